@@ -40,12 +40,14 @@ lint: $(VENV)/.ready-dev  ## style, spelling and types
 test: lint  ## style, types and tests, in a few minutes
 	$(PYTEST) -m 'not deep'
 
-# Run a subset with DEEP="tests/statistical tests/kernels".
+# Run a subset with DEEP="tests/statistical tests/kernels". The second run makes blocks tiny, so that
+# small data take every path of large ones.
 DEEP ?= src tests
-test-deep: lint  ## all tests, with more examples and repetitions; takes hours
-	$(PIP) torch==2.13.0 transformers accelerate cleanlab datasets wordllama xgboost lightgbm
-	$(PIP) --editable '.[export,mlflow,onnx,postgresql,serve]' httpx schemathesis 'tritonclient[grpc,http]'
+test-deep: lint  ## all tests, with more examples and repetitions, then with tiny blocks
+	$(PIP) torch==2.13.0 transformers accelerate cleanlab wordllama xgboost lightgbm
+	$(PIP) --editable '.[export,mlflow,postgresql,serve]' httpx onnxruntime schemathesis 'tritonclient[grpc,http]'
 	EVENCOVER_TESTS=deep $(PYTEST) -m 'deep or not deep' $(DEEP)
+	EVENCOVER_SIZES=blocks $(PYTEST) -m 'not deep' $(DEEP)
 
 # Old packages emit warnings, which are not errors here. Browser, cluster and docs need other tools.
 # Run a subset with OLDEST="tests/cli".

@@ -19,7 +19,6 @@ def pixels(image: Any, side: int = SIDE) -> np.ndarray:
 class ResNet50:
     """The paper's network with random weights."""
 
-    inputs = "images"
     prepare = staticmethod(pixels)
 
     def __init__(self) -> None:
@@ -38,8 +37,6 @@ class ResNet50:
 
 class Linear:
     """One matrix, on small images."""
-
-    inputs = "images"
 
     def __init__(self) -> None:
         rng = np.random.default_rng(0)

@@ -101,9 +101,7 @@ def _jobs(arrays: data.Arrays, score: str, executor: Any) -> dict[str, float]:
     predictor = StandardPredictor(score=score)
     jobs: dict[str, Callable[[], Any]] = {
         "calibrate": lambda: predictor.fit(rows, labels, executor=executor),
-        "predict": lambda: predict_to_folder(
-            predictor, rows, folder, executor=executor, extension=".npz"
-        ),
+        "predict": lambda: predict_to_folder(predictor, rows, folder, executor=executor),
         "evaluate": lambda: _evaluate(predictor, rows, labels, executor),
     }
     return {name: timed(job) for name, job in jobs.items()}

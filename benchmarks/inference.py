@@ -61,12 +61,12 @@ def write_pictures(folder: Path, n_pictures: int) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def _prepared(model: Model, paths: list[Path]) -> Any:
+def _prepared(model: Model, paths: list[Path]) -> list[Any]:
     prepared = []
     for path in paths:
         with Image.open(path) as image:
             prepared.append(model.prepare(image.convert("RGB")))
-    return model.collate(prepared)
+    return prepared
 
 
 def measure_speed(target: str, n_pictures: int, repeats: int, folder: Path) -> dict[str, Any]:
@@ -78,11 +78,11 @@ def measure_speed(target: str, n_pictures: int, repeats: int, folder: Path) -> d
 
     def run_ready() -> None:
         for batch in ready:
-            model.logits(batch)
+            model.outputs(batch)
 
     def run_plain() -> None:
         for batch in batches:
-            model.logits(_prepared(model, batch))
+            model.outputs(_prepared(model, batch))
 
     ways = {"ready": run_ready, "plain": run_plain, "infer": lambda: _run_infer(model, folder)}
     seconds = take_turns(ways, repeats)
@@ -98,7 +98,7 @@ def measure_speed(target: str, n_pictures: int, repeats: int, folder: Path) -> d
 
 
 def _run_infer(model: Model, folder: Path) -> None:
-    infer(model, folder / "pictures", folder / "scores", batch_size=BATCH)
+    infer(model.outputs, folder / "pictures", folder / "scores", batch_size=BATCH)
     shutil.rmtree(folder / "scores")
 
 

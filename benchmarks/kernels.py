@@ -88,7 +88,7 @@ def jobs(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[slice], An
         return work
 
     def sets(score: Score, thresholds: Thresholds, source: str = "rows") -> Any:
-        return job(native.prediction_sets, score, thresholds, source=source, allow_empty=True)
+        return job(native.prediction_sets, score, thresholds, source=source, keep_top=False)
 
     result: dict[str, Callable[[slice], Any]] = {}
     for name, score in [("softmax", Softmax()), ("APS", APS()), ("RAPS", RAPS())]:
@@ -109,7 +109,7 @@ def jobs(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[slice], An
         )
         result[f"sets, {name}, classwise"] = sets(score, classwise)
         result[f"coverage, {name}, standard"] = job(
-            native.set_coverage, score, labels, standard, allow_empty=True
+            native.set_coverage, score, labels, standard, keep_top=False
         )
         result[f"sizes, {name}, 100 vectors"] = job(native.set_sizes, score, ThresholdTable(many))
         result[f"p-values, {name}"] = job(native.p_values, score, *groups, cluster_of_class)

@@ -1,7 +1,7 @@
 """Measure the speed of the service: ``python -m benchmarks.serving``; needs evencover[serve].
 
 A server process and a load generator in this one, on one machine (loopback), with a fixed number of
-requests on one connection and on 8. One row as JSON and 1000 rows as Arrow, compared with
+requests on one connection and on 8. One row as JSON and 1000 rows as binary tensors, compared with
 `predict_set` in this process on the same rows. Then labels by id and the monitor's findings with
 10,000 classes and a million labeled rows. Writes results/serving.json and .md.
 """
@@ -22,12 +22,12 @@ import numpy as np
 
 from benchmarks.harness import RESULTS, write_results
 from evencover import BasePredictor, ClasswisePredictor, CoverageMonitor, PooledPredictor, save
-from evencover.monitoring.store import Judged, Served, pack
+from evencover.monitoring.state import LabeledRows, ServedRows, objects, pack_sets
+from evencover.sets import PredictionSets
 
 CONNECTIONS, CLASSES, ROWS = 8, 1000, 1000
 MONITORED, LABELED, PERIODS, LOOKS = 10_000, 1_000_000, 30, 40
 TOKEN = "benchmark"
-ARROW = "application/vnd.apache.arrow.stream"
 
 
 def made(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -46,16 +46,29 @@ def json_body(rows: np.ndarray) -> bytes:
     return json.dumps(content).encode()
 
 
-def arrow_body(rows: np.ndarray) -> bytes:
-    """Encode many rows as a fixed-size list, with ids."""
-    import pyarrow as pa
+def tensor_body(rows: np.ndarray) -> tuple[bytes, str]:
+    """Encode many rows with ids for the Open Inference Protocol; also return its header."""
+    ids = np.arange(len(rows))
+    inputs = [
+        {
+            "name": name,
+            "shape": list(values.shape),
+            "datatype": datatype,
+            "parameters": {"binary_data_size": values.nbytes},
+        }
+        for name, values, datatype in (("probabilities", rows, "FP32"), ("ids", ids, "INT64"))
+    ]
+    outputs = [{"name": name, "parameters": {"binary_data": True}} for name in ("sizes", "classes")]
+    head = json.dumps({"inputs": inputs, "outputs": outputs}).encode()
+    body = head + rows.tobytes() + ids.tobytes()
+    return body, f"Inference-Header-Content-Length: {len(head)}\r\n"
 
-    values = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
-    table = pa.table({"rows": values, "ids": pa.array(np.arange(len(rows)))})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+
+def post(path: str, body: bytes, more: str = "", method: str = "POST") -> bytes:
+    """Return a request as bytes."""
+    head = f"{method} {path} HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {TOKEN}\r\n{more}"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 async def one_connection(port: int, request: bytes, times: int) -> tuple[list[float], int]:
@@ -85,15 +98,13 @@ def cpu_seconds(pid: int) -> float:
 
 
 async def load(
-    port: int, body: bytes, kind: str, requests: int, connections: int, pid: int
+    port: int, sent: bytes, requests: int, connections: int, pid: int
 ) -> dict[str, float]:
     """Run all connections concurrently, each without a pause."""
-    head = f"POST /v1/sets HTTP/1.1\r\nHost: here\r\nContent-Type: {kind}\r\nAccept: {kind}\r\n"
-    request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-    await one_connection(port, request, 3)  # the first requests load lazy imports
+    await one_connection(port, sent, 3)  # the first requests load lazy imports
     begun, used = time.perf_counter(), cpu_seconds(pid)
     each = requests // connections
-    found = await asyncio.gather(*(one_connection(port, request, each) for _ in range(connections)))
+    found = await asyncio.gather(*(one_connection(port, sent, each) for _ in range(connections)))
     took = time.perf_counter() - begun
     seconds = np.concatenate([part for part, _ in found])
     return {
@@ -130,22 +141,24 @@ def measure(requests: int) -> list[dict[str, float | str]]:
         try:
             assert server.stdout is not None
             port = int(server.stdout.readline().rpartition(":")[2])
+            one_row = post("/v1/sets", json_body(rows[:1]))
+            many = post("/v2/models/model/infer", *tensor_body(rows))
             kinds = {
-                "one row, JSON": (json_body(rows[:1]), "application/json", requests, rows[:1]),
-                f"{ROWS} rows, Arrow": (arrow_body(rows), ARROW, requests // 20, rows),
+                "one row, JSON": (one_row, requests, rows[:1]),
+                f"{ROWS} rows, binary tensors": (many, requests // 20, rows),
             }
             found: list[dict[str, float | str]] = []
-            for name, (body, kind, n_requests, _) in kinds.items():
+            for name, (sent, n_requests, _) in kinds.items():
                 for connections in (1, CONNECTIONS):
                     n_own = max(CONNECTIONS, n_requests // (1 if connections > 1 else 4))
-                    one = load(port, body, kind, n_own, connections, server.pid)
+                    one = load(port, sent, n_own, connections, server.pid)
                     found.append({"request": name, **asyncio.run(one)})
         finally:
             server.terminate()
             server.wait(timeout=20)
     alone(predictor, rows, 3)
     for each in found:
-        part = kinds[str(each["request"])][3]
+        part = kinds[str(each["request"])][2]
         times = alone(predictor, part, 2000 if len(part) == 1 else 100)
         each["predict_set_cpu_ms"], each["predict_set_ms"] = times
     return found
@@ -157,37 +170,34 @@ def monitored(folder: Path, labels: int) -> None:
     classes = np.repeat(np.arange(MONITORED), 20)
     predictor = ClasswisePredictor().fit_scores(rng.random(len(classes)), classes, MONITORED)
     save(predictor, folder / "many.safetensors")
-    monitor = CoverageMonitor(predictor, store=folder / "watch.db")
+    monitor = CoverageMonitor(predictor, state=folder / "watch.db")
     for period in range(PERIODS):
         n_rows = LABELED // PERIODS
-        own = rng.integers(0, MONITORED, n_rows)
+        classes = rng.integers(0, MONITORED, n_rows)
         hits, keys = rng.random((2, n_rows)) < 0.92, rng.integers(0, 2**63, n_rows)
         day = f"2026-01-{period + 1:02}"
-        monitor.store.add_judged(
-            monitor.about.key, Judged(own, hits[0], hits[1], [day] * n_rows, keys)
-        )
+        served = rows_of(rng, keys, day)
+        columns = classes, *hits, objects([day] * n_rows), objects(classes.tolist()), keys
+        monitor.state.update(monitor.model.key, served, LabeledRows(*columns))
     for start in range(0, labels, 10_000):
-        n_rows = min(10_000, labels - start)
-        sets = [pack(rng.integers(0, MONITORED, 5), MONITORED) for _ in range(n_rows)]
-        drift = np.stack([np.full(n_rows, 3), rng.integers(10, 10 + MONITORED, n_rows)], axis=-1)
-        keys = np.arange(start, start + n_rows)
-        served = Served(keys, "2026-02-01", sets, sets, drift)
-        monitor.store.add_served(monitor.about.key, served)
-    monitor.store.close()
+        keys = np.arange(start, min(start + 10_000, labels))
+        monitor.state.record((monitor.model.key, rows_of(rng, keys, "2026-02-01")))
+    monitor.state.close()
+
+
+def rows_of(rng: np.random.Generator, keys: np.ndarray, day: str) -> ServedRows:
+    """Return served rows with sets of 5 classes."""
+    n_rows = len(keys)
+    drift = np.stack([np.full(n_rows, 3), rng.integers(10, 10 + MONITORED, n_rows)], axis=-1)
+    members = rng.integers(0, MONITORED, 5 * n_rows)
+    sets = pack_sets(PredictionSets.from_csr(np.arange(0, 5 * n_rows + 1, 5), members, MONITORED))
+    return ServedRows(day, drift, keys, sets, sets)
 
 
 def memory(pid: int) -> float:
     """Megabytes of memory that a process has now (Linux)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
-
-
-def request(method: str, path: str, content: object = None) -> bytes:
-    """Return a request as bytes."""
-    body = b"" if content is None else json.dumps(content).encode()
-    head = f"{method} {path} HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {TOKEN}\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
 
 
 async def watch(port: int, pid: int, labels: int) -> list[dict[str, float | str]]:
@@ -203,7 +213,7 @@ async def watch(port: int, pid: int, labels: int) -> list[dict[str, float | str]
         length = int(head.lower().partition(b"content-length:")[2].split()[0])
         return time.perf_counter() - begun, await reader.readexactly(length)
 
-    look = request("GET", "/v1/coverage")
+    look = post("/v1/coverage", b"", method="GET")
     await ask(look)  # the first one reads everything
     seconds: dict[str, list[float]] = {"one label by id": [], "findings": []}
     used, sizes = dict.fromkeys(seconds, 0.0), []
@@ -212,7 +222,8 @@ async def watch(port: int, pid: int, labels: int) -> list[dict[str, float | str]
         before = cpu_seconds(pid)
         for n in range(start, min(labels, start + every)):
             label = int(rng.integers(0, MONITORED))
-            took, answer = await ask(request("POST", "/v1/labels", {"ids": [n], "labels": [label]}))
+            content = json.dumps({"ids": [n], "labels": [label]}).encode()
+            took, answer = await ask(post("/v1/labels", content))
             assert json.loads(answer)["counted"] == 1
             seconds["one label by id"].append(took)
         middle = cpu_seconds(pid)

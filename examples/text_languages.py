@@ -1,6 +1,6 @@
 """Calibrate sets for texts: a linear head on a small encoder that installs from a package.
 
-    pip install 'evencover[images]' wordllama
+    pip install 'evencover[arrow]' wordllama
     python examples/text_languages.py -o FOLDER                   some 500 languages, needs npm
     python examples/text_languages.py -o FOLDER --texts FILE.csv  your own: columns text and label
 
@@ -44,8 +44,6 @@ def load_encoder() -> Any:
 
 class Model:
     """The model of `evencover infer examples/text_languages.py:Model`; HEAD_FOLDER has the head."""
-
-    inputs = "texts"
 
     def __init__(self) -> None:
         with np.load(Path(os.environ["HEAD_FOLDER"], HEAD)) as head:

@@ -21,8 +21,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from evencover import ClasswisePredictor, save
-from evencover.serving.http import Service, make_app
+from evencover.serving.http import Application
 from evencover.serving.requests import Rows
+from evencover.serving.service import Service
 
 TOKEN = "for the example only"
 
@@ -41,10 +42,10 @@ def make_service(folder: Path) -> tuple[Any, Any, np.ndarray, np.ndarray]:
         """Return the prediction sets of images."""
         content = await request.json()
         rows = classifier.predict_proba(np.array(content["images"]))
-        sets, _ = service.sets(Rows(rows, content["ids"]))
+        sets = service.sets(Rows(rows, content["ids"]))
         return JSONResponse({"sets": sets.to_lists()})
 
-    app = make_app(service, token=TOKEN)
+    app = Application(service, token=TOKEN).asgi()
     app.router.routes.append(Route("/classify", classify, methods=["POST"]))
     return app, classifier, new, y_new
 

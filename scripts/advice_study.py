@@ -20,10 +20,8 @@ import numpy as np
 from pooled_study import from_file, languages
 
 from evencover import EvencoverWarning, compare
-from evencover.comparison.cost import costs
-from evencover.comparison.trials import ScoredRows, Trial, calibration_split, other_rows
+from evencover.comparison.trials import ScoredRows, Split, calibration_split, try_all
 from evencover.data.open import as_source
-from evencover.evaluation.report import CoverageReport
 from evencover.predictors import make_predictor
 from evencover.scores import make_score
 
@@ -45,24 +43,17 @@ class Judged(NamedTuple):
 def judge(rows: Any, labels: Any, half: Any, seed: int) -> dict[Choice, Judged]:
     """Calibrate every candidate on one half and test it on the other."""
     scored = ScoredRows(
-        as_source(rows, labels),
-        [make_score(name) for name in SCORES],
-        from_logits=False,
-        temperature=1.0,
-        random_state=seed,
+        as_source(rows, labels), [make_score(name) for name in SCORES], random_state=seed
     )
-    is_test, trials, names = other_rows(half, len(labels)), [], []
-    for score, method in product(scored.test_scores, METHODS):
-        predictor = make_predictor(method, score=score, random_state=seed)
-        scored.calibrate(predictor, score, half)
-        trials.append(Trial(score, predictor, is_test))
-        names.append((method, score.name))
-    reports = [CoverageReport.from_tally(tally, 0.1) for tally in scored.tally(trials)]
-    found = costs(scored, trials, [report.avg_size for report in reports])
-    return {
-        name: Judged(cost, report.true_gap, report.avg_size, report.marginal_coverage)
-        for name, cost, report in zip(names, found, reports, strict=True)
-    }
+    names = list(product(METHODS, SCORES))
+    predictors = [make_predictor(method, score=make_score(score)) for method, score in names]
+    outcomes = try_all(scored, predictors, [Split.of(0.5, 0, half, len(labels))], seed)
+    judged = {}
+    for name, (outcome,) in zip(names, outcomes, strict=True):
+        report = outcome.report
+        coverage = report.marginal_coverage
+        judged[name] = Judged(outcome.cost, report.true_gap, report.avg_size, coverage)
+    return judged
 
 
 def study(rows: Any, labels: Any, n_draws: int) -> dict[str, Any]:

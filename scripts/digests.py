@@ -72,7 +72,7 @@ def digest(case: tuple[Any, ...]) -> str:
     model.fit(rows, labels, ids=ids)
     sets = model.predict_set(new, ids=None if ids is None else ids[:150])
     found = hashlib.blake2b(digest_size=8)
-    for array in (*model.limits_, sets.to_mask(), model.predict_p(new[:20])):
+    for array in (*model.fit_.thresholds, sets.to_mask(), model.predict_p(new[:20])):
         found.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
 
@@ -82,7 +82,7 @@ def cases() -> dict[str, tuple[Any, ...]]:
     found = {}
     for case in product(METHODS.items(), SCORES, (0.05, 0.1, 0.3), (False, True), INPUTS):
         (method, _), score, alpha, exact, (dtype, logits, ids) = case
-        if exact and not make_predictor(method).supports_exact:
+        if exact and not make_predictor(method)._supports_exact:
             continue
         name = score if isinstance(score, str) else f"{score['name']} not randomized"
         kind = f"{np.dtype(dtype)}{' logits' * logits}{' ids' * ids}"

@@ -25,13 +25,9 @@ from typing import NamedTuple
 import numpy as np
 
 from evencover.comparison.trials import ScoredRows, Trial, calibration_split
-from evencover.data.simulated import (
-    SIMULATED,
-    SimulatedSource,
-    SimulationParameters,
-    load_simulated,
-)
-from evencover.data.source import ArraySource, Source, rows_per_block
+from evencover.data import Source, as_source
+from evencover.data.simulated import SIMULATED, SimulationParameters, load_simulated, simulate
+from evencover.data.source import rows_per_block
 from evencover.errors import EvencoverWarning
 from evencover.predictors import make_predictor
 from evencover.scores import make_score
@@ -94,7 +90,7 @@ def measure(
     values, trials, cells = defaultdict(list), [], []
     for n_avg, repetition in product(sizes, range(times)):
         share = n_avg * n_classes / n_rows
-        chosen = calibration_split(rows.labels, n_avg, repetition, calibration_fraction=share)
+        chosen = calibration_split(rows.labels, n_avg, repetition, share)
         is_test = np.ones(n_rows, dtype=bool)
         is_test[chosen] = False
         left = test_rows * (1 - n_avg * n_classes / test_rows.sum())
@@ -105,10 +101,10 @@ def measure(
             covered = rows.test_scores[score] <= predictor.thresholds_[rows.labels]
             gap = covgap(covered[is_test], rows.labels[is_test], left)
             values[Cell(score.name, method, n_avg, "CovGap")].append(gap)
-            trials.append(Trial(score, predictor, is_test[: len(few.labels)]))
+            trials.append(Trial(predictor, is_test[: len(few.labels)]))
             cells.append(Cell(score.name, method, n_avg, "AvgSize"))
-    for cell, tally in zip(cells, few.tally(trials), strict=True):
-        values[cell].append(tally.sizes @ np.arange(n_classes + 1) / tally.sizes.sum())
+    for cell, outcome in zip(cells, few.measure(trials), strict=True):
+        values[cell].append(outcome.report.avg_size)
     return {cell: float(np.mean(numbers)) for cell, numbers in values.items()}
 
 
@@ -122,13 +118,11 @@ def covgap(covered: np.ndarray, labels: np.ndarray, left: np.ndarray) -> float:
     return float(100 * np.abs(gaps).mean() * np.sqrt(max(1 - too_much / np.mean(gaps**2), 0)))
 
 
-def first_rows(source: SimulatedSource, n_rows: int) -> ScoredRows:
+def first_rows(source: Source, n_rows: int) -> ScoredRows:
     """Return the first rows, which are a random sample; generated in blocks."""
     step = rows_per_block(source.n_classes)
-    blocks = [source.rows(i, min(i + step, n_rows)) for i in range(0, n_rows, step)]
-    sample = ArraySource(np.concatenate(blocks))
-    sample.attach_labels(source.labels[:n_rows])
-    return scored(sample)
+    blocks = [source.reader.rows(i, min(i + step, n_rows)) for i in range(0, n_rows, step)]
+    return scored(as_source(np.concatenate(blocks), source.labels[:n_rows]))
 
 
 def scored(source: Source) -> ScoredRows:
@@ -174,7 +168,7 @@ def search(
     def distance(steps: np.ndarray) -> float:
         nonlocal best
         tried, outside = parameters(steps)
-        source = SimulatedSource(name, tried, scale=1.0, random_state=0)
+        source = simulate(name, tried)
         rows = first_rows(source, n_rows)
         few = first_rows(source, min(n_rows, 5_000))
         reached = measure(rows, few, np.bincount(source.labels), sizes, 1)

@@ -1,24 +1,21 @@
 """Write small files with other tools, for tests/data/real_files.
 
     python scripts/write_real_files.py cleanlab transformers torch scikit-learn -o FOLDER
-    python scripts/write_real_files.py autogluon lm-eval lighteval -o FOLDER
+    python scripts/write_real_files.py autogluon -o FOLDER
     TIMM_INFERENCE=inference.py python scripts/write_real_files.py timm -o FOLDER
 
-Each tool fits a toy model on toy data (or evaluates a tiny language model with random weights) and
-writes the file itself. The tools are not dependencies of evencover: install those you need,
-preferably in a separate environment. Nothing is downloaded.
+Each tool fits a toy model on toy data and writes the file itself. The tools are not dependencies of
+evencover: install those you need, preferably in a separate environment. Nothing is downloaded.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -189,161 +186,6 @@ TIMM_OPTIONS = {
 }
 
 
-def language_model(folder: Path) -> Path:
-    """Create a tiny GPT-2 with random weights and a tokenizer of single bytes."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
-
-    torch.manual_seed(0)
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(["<end>", *alphabet])}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    config = GPT2Config(
-        vocab_size=len(alphabet) + 1,
-        n_positions=256,
-        n_embd=8,
-        n_layer=1,
-        n_head=1,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    where = folder / "model"
-    GPT2LMHeadModel(config).save_pretrained(where)
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<end>", eos_token="<end>", pad_token="<end>"
-    ).save_pretrained(where)
-    return where
-
-
-def questions() -> list[dict[str, Any]]:
-    """Return a few questions with the four species as choices."""
-    _, _, features, labels = trees()
-    return [
-        {"question": f"Tree, {h:.1f} high, {g:.1f} thick:", "choices": CLASSES, "answer": y}
-        for (h, g), y in zip(features[:8].tolist(), labels[:8].tolist(), strict=True)
-    ]
-
-
-def write_lines(path: Path, records: Iterable[Any]) -> None:
-    """Write JSON, one object per line."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-
-
-LM_EVAL_TASK = """task: {name}
-dataset_path: json
-dataset_kwargs:
-  data_files: {data}
-test_split: train
-output_type: multiple_choice
-doc_to_text: "{{{{question}}}}"
-doc_to_choice: "{{{{choices}}}}"
-doc_to_target: {target}
-metric_list:
-  - metric: {metric}
-"""
-
-
-def lm_eval(folder: Path) -> None:
-    """Write samples of three tasks: answers by number, in words, and with mutual information."""
-    with tempfile.TemporaryDirectory() as scratch:
-        where = Path(scratch)
-        model = language_model(where)
-        write_lines(where / "trees.jsonl", questions())
-        tasks = {
-            "number": ("answer", "acc"),
-            "words": ('"{{choices[answer]}}"', "acc"),
-            "mutual": ("answer", "acc_mutual_info"),
-        }
-        for name, (target, metric) in tasks.items():
-            text = LM_EVAL_TASK.format(
-                name=name, data=where / "trees.jsonl", target=target, metric=metric
-            )
-            (where / f"{name}.yaml").write_text(text, encoding="utf-8")
-        command = [sys.executable, "-m", "lm_eval", "--model", "hf", "--device", "cpu"]
-        command += ["--model_args", f"pretrained={model}", "--tasks", ",".join(tasks)]
-        command += ["--include_path", scratch, "--log_samples", "--output_path", where / "out"]
-        offline(command, where)
-        for name in tasks:
-            (found,) = where.glob(f"out/**/samples_{name}_*.jsonl")
-            shutil.copy(found, folder / f"lm_eval_{name}.jsonl")
-
-
-def lighteval(folder: Path) -> None:
-    """Write details of one multiple-choice task.
-
-    Follows its pipeline, without the list of tasks, which downloads files.
-    """
-    os.environ |= {"HF_HUB_OFFLINE": "1"}
-    from lighteval.logging.evaluation_tracker import EvaluationTracker
-    from lighteval.metrics import apply_metric
-    from lighteval.metrics.metrics import Metrics
-    from lighteval.models.transformers.transformers_model import (
-        TransformersModel,
-        TransformersModelConfig,
-    )
-    from lighteval.tasks.requests import Doc, SamplingMethod
-
-    docs = []
-    for place, question in enumerate(questions()):
-        choices = [f" {choice}" for choice in question["choices"]]
-        docs.append(Doc(question["question"], choices, question["answer"], task_name="trees|0"))
-        docs[-1].id, docs[-1].sampling_methods = str(place), [SamplingMethod.LOGPROBS]
-    with tempfile.TemporaryDirectory() as scratch:
-        where = Path(scratch)
-        config = TransformersModelConfig(
-            model_name=str(language_model(where)), batch_size=1, cache_dir=str(where / "cache")
-        )
-        responses = TransformersModel(config).loglikelihood(docs)
-        tracker = EvaluationTracker(str(where / "out"), save_details=True)
-        tracker.general_config_logger.log_model_info(config)
-        found = apply_metric(responses, docs, [Metrics.loglikelihood_acc.value])
-        for doc, response, metrics in zip(docs, responses, found, strict=True):
-            tracker.details_logger.log("trees|0", doc, response, metrics)
-        tracker.save()
-        (written,) = where.glob("out/**/details_*.parquet")
-        shutil.copy(written, folder / "lighteval.parquet")
-
-
-def flat_lighteval(folder: Path) -> None:
-    """Write details in the format until 0.10, with answers of several tokens, and of one.
-
-    The log-likelihoods are invented; the model part of 0.10 requires older libraries.
-    """
-    from types import SimpleNamespace
-
-    from lighteval.logging.evaluation_tracker import EvaluationTracker
-    from lighteval.metrics.utils.metric_utils import MetricCategory
-    from lighteval.models.model_output import (
-        LoglikelihoodResponse,
-        LoglikelihoodSingleTokenResponse,
-    )
-    from lighteval.tasks.requests import Doc
-
-    numbers = np.random.default_rng(3).normal(-4, 1, (8, len(CLASSES))).tolist()
-    for name, category in (
-        ("pairs", MetricCategory.MULTICHOICE),
-        ("single", MetricCategory.MULTICHOICE_ONE_TOKEN),
-    ):
-        task = SimpleNamespace(has_metric_category=dict.fromkeys(MetricCategory, False))
-        task.has_metric_category[category] = True
-        with tempfile.TemporaryDirectory() as scratch:
-            tracker = EvaluationTracker(scratch, save_details=True)
-            tracker.general_config_logger.model_name = "toy"
-            for row, question in zip(numbers, questions(), strict=True):
-                doc = Doc(question["question"], question["choices"], question["answer"])
-                doc.ctx = doc.query
-                given: list[Any] = [LoglikelihoodSingleTokenResponse(row)]
-                if name == "pairs":
-                    given = [LoglikelihoodResponse((value, value == max(row))) for value in row]
-                tracker.details_logger.log("trees", task, doc, given, {"acc": 0})
-            tracker.save()
-            (written,) = Path(scratch).glob("**/details_*.parquet")
-            shutil.copy(written, folder / f"lighteval_0_10_{name}.parquet")
-
-
 def offline(command: list[Any], where: Path) -> None:
     """Run a tool offline, with temporary caches."""
     kept = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(where / "cache")}
@@ -357,9 +199,6 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "transformers": transformers,
     "torch": torch_files,
     "timm": timm,
-    "lm-eval": lm_eval,
-    "lighteval": lighteval,
-    "lighteval-0.10": flat_lighteval,
 }
 
 

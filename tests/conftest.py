@@ -85,7 +85,8 @@ def simulate():
         if ties == "saturated":
             logits *= 40
         if ties == "duplicated":
-            logits = logits[rng.integers(0, max(1, n_rows // 4), n_rows)]
+            copied = rng.integers(0, max(1, n_rows // 4), n_rows)
+            logits, labels = logits[copied], labels[copied]
         rows = np.exp(logits - logits.max(axis=1, keepdims=True))
         rows /= rows.sum(axis=1, keepdims=True)
         if ties == "quantised":

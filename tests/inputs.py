@@ -24,14 +24,14 @@ LABELS = np.arange(N) % K
 
 def read(source):
     """All rows and labels; the blocks must be in order and no larger than asked for."""
-    rows, labels, start = [], [], 0
+    rows, labels, start = [], [], source.offset
     for block in source.blocks():
         assert block.start == start
         assert len(block.rows) <= source_module.rows_per_block(source.n_classes)
         start += len(block.rows)
         rows.append(block.rows)
         labels.append(block.labels)
-    assert source.n_rows in (None, start)
+    assert source.n_rows in (None, start - source.offset)
     has_labels = labels[0] is not None
     assert source.has_labels == has_labels
     return np.concatenate(rows), np.concatenate(labels) if has_labels else None

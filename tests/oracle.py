@@ -12,6 +12,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 INFINITY = float("inf")
 SCALE = 2**52
@@ -205,9 +207,9 @@ def ascending(sets):
 
 
 def with_top_class(sets, rows):
-    """allow_empty=False: an empty set becomes the most probable class."""
+    """keep_top=True: every set contains the most probable class."""
     return [
-        members or [max(range(len(row)), key=lambda y: (float(row[y]), -y))]
+        sorted({*members, max(range(len(row)), key=lambda y: (float(row[y]), -y))})
         for members, row in zip(sets, rows, strict=True)
     ]
 
@@ -403,6 +405,109 @@ def confident_rank(n, alpha, confidence):
     """The smallest k with P(Binomial(n, 1 - alpha) >= k) <= 1 - confidence, in fractions."""
     chances = [math.comb(n, j) * (1 - alpha) ** j * alpha ** (n - j) for j in range(n + 1)]
     return next(k for k in range(n + 2) if sum(chances[k:]) <= 1 - confidence)
+
+
+def guard_rank(n, alpha, risk=Fraction(1, 10)):
+    """The largest k with P(Binomial(n, 1 - alpha) < k) <= 0.1, in fractions."""
+    alpha = Fraction(alpha)
+    chances = [math.comb(n, j) * (1 - alpha) ** j * alpha ** (n - j) for j in range(n + 1)]
+    return max(k for k in range(n + 1) if sum(chances[:k]) <= risk)
+
+
+def normal_model(x, labels, n_classes, examples_per_class=None):
+    """POOLED's mean and spread of each class: random effects with a line in log(1 + n).
+
+    Below 1.5 examples per class, in all of the data, variance within classes is padded with rows
+    of the pooled variance. The slope shrinks by its own variance. A class without rows counts as
+    having one fewer than the rarest one.
+    """
+    own = classwise_groups(x, labels, n_classes)
+    seen = [c for c in range(n_classes) if own[c]]
+    mean = {c: sum(own[c]) / len(own[c]) for c in seen}
+    squares = [sum((v - mean[c]) ** 2 for v in own[c]) if own[c] else 0.0 for c in range(n_classes)]
+    missing = len(x) * max(1.5 / (examples_per_class or len(x) / len(seen)) - 1, 0)
+    pooled_variance = sum((v - sum(x) / len(x)) ** 2 for v in x) / len(x)
+    within = (sum(squares) + missing * pooled_variance) / (len(x) - len(seen) + missing)
+    n = np.array([len(own[c]) for c in seen])
+    m = np.array([mean[c] for c in seen])
+    columns = [np.ones(len(seen)), *([np.log1p(n)] if np.ptp(n) else [])]
+    design = np.stack(columns, axis=1)
+
+    def line(between):
+        root = 1 / np.sqrt(between + within / n)
+        return np.linalg.lstsq(design * root[:, None], m * root, rcond=None)[0], root
+
+    def excess(between):
+        beta, root = line(between)
+        return (((m - design @ beta) * root) ** 2).sum() - (len(seen) - design.shape[1])
+
+    between = brentq(excess, 1e-9, 1e3) if excess(1e-9) > 0 else 0.0
+    beta, root = line(between)
+    slope = beta[1] if len(beta) > 1 else 0.0
+    weights = root**2 / (root**2).sum()
+    middle = weights @ np.log1p(n)
+    height = beta[0] + slope * middle
+    if slope:
+        variance = np.linalg.inv((design * root[:, None] ** 2).T @ design)[1, 1]
+        slope *= max(0.0, 1 - variance / slope**2)
+    between = max(between, 1e-3)
+    kappa, found = within / between, []
+    for c in range(n_classes):
+        n_own = len(own[c])
+        expected = height + slope * (math.log1p(max(n_own, n.min() - 1)) - middle)
+        mu = (n_own * mean.get(c, 0.0) + kappa * expected) / (n_own + kappa)
+        variance = (40 * within + squares[c]) / (40 + max(n_own - 1, 0))
+        found.append((mu, math.sqrt(variance * (1 + 1 / (n_own + kappa)))))
+    return found
+
+
+def pooled(scores, labels, folds, n_classes, alpha, guarded=True):
+    """c, t and thresholds of POOLED; the scores are distinct and ascend."""
+    n_rows = len(scores)
+    x = norm.ppf((np.arange(n_rows) + 0.5) / n_rows)
+    examples_per_class = n_rows / len(set(labels))
+
+    def prior(model, c, below):
+        (mu, sigma), u = model[c], below / n_rows
+        return 0.9 * norm.cdf((norm.ppf(min(max(u, 1e-7), 1 - 1e-7)) - mu) / sigma) + 0.1 * u
+
+    models = {}
+    for f in set(folds):
+        other = [i for i in range(n_rows) if folds[i] != f]
+        models[f] = normal_model(x[other], labels[other], n_classes, examples_per_class)
+    v = [prior(models[folds[i]], labels[i], i) for i in range(n_rows)]
+    q = sorted(v)[math.ceil((1 - alpha) * n_rows) - 1]
+    top = bottom = 0.0
+    for c in range(n_classes):
+        d = [(v[i] <= q) - (1 - alpha) for i in range(n_rows) if labels[i] == c]
+        pairs = len(d) * (len(d) - 1)
+        if pairs:
+            squared_gap = sum(a * b for j, a in enumerate(d) for k, b in enumerate(d) if j != k)
+            weight = pairs / (1 + pairs / 200)
+            top, bottom = top + weight * squared_gap / pairs, bottom + weight
+    strength = min(max(alpha * (1 - alpha) / (top / bottom) - 1, 5), 200) if top > 0 else 200
+
+    def guard(n):
+        return guard_rank(n, Fraction(str(alpha))) if guarded else 0
+
+    levels = []
+    for i in range(n_rows):
+        own = [j for j in range(n_rows) if labels[j] == labels[i] and folds[j] != folds[i]]
+        before = sum(j < i for j in own)
+        level = (before + strength * v[i]) / (len(own) + strength)
+        levels.append(-1 if before < guard(len(own)) else level)  # in the set, whatever t is
+    t = sorted(levels)[math.ceil((n_rows + 1) * (1 - Fraction(str(alpha)))) - 1]
+    model, limits = normal_model(x, labels, n_classes), []
+    for c in range(n_classes):
+        own = [j for j in range(n_rows) if labels[j] == c]
+        within = [-INFINITY]
+        for place, score in enumerate([*scores, INFINITY]):
+            before = sum(j < place for j in own)
+            if (before + strength * prior(model, c, place)) / (len(own) + strength) <= t:
+                within.append(score)
+        k = guard(len(own))
+        limits.append(max(within[-1], scores[own[k - 1]] if k else -INFINITY))
+    return strength, t, limits
 
 
 def weighted_threshold(scores, weights, own_weight, alpha):

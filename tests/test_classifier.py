@@ -133,8 +133,6 @@ def test_evaluate_is_the_predictors_own_and_takes_the_labels_as_they_are(data):
     expected = model.predictor_.evaluate(model.predict_proba(X), y)
     assert report.to_dict() == expected.to_dict()
     assert report.marginal_coverage == model.predict_set(X).contains(y).mean()
-    with pytest.raises(InputError, match="'gnu'"):
-        ConformalClassifier(FrozenEstimator(model.estimator_)).fit(X[:2], ["ant", "gnu"])
 
 
 def test_labels_that_the_model_does_not_know_count_as_misses(data):
@@ -206,6 +204,62 @@ def test_searches_score_every_fold_although_some_classes_are_in_one_only(scorer)
         assert scores.argmax() == 1
 
 
+@pytest.mark.parametrize("predictor", [None, "classwise", ClasswisePredictor(alpha=0.4)])
+def test_alpha_is_a_parameter_of_its_own_and_of_the_predictor(data, predictor):
+    X, y = data
+    method = make_predictor(DEFAULT_METHOD if predictor is None else predictor).method
+    expected = ConformalClassifier(GaussianNB(), make_predictor(method, alpha=0.2)).fit(X, y)
+    model = ConformalClassifier(GaussianNB(), predictor)
+    usual = model.fit(X, y).predictor_.thresholds_
+    for parameters in ({"alpha": 0.2}, {"alpha": None, "predictor__alpha": 0.2}):
+        model.set_params(**parameters)
+        np.testing.assert_array_equal(model.predictor_.thresholds_, usual)  # until the next fit
+        model.fit(X, y)
+        assert model.predictor_.alpha == 0.2
+        np.testing.assert_array_equal(model.predictor_.thresholds_, expected.predictor_.thresholds_)
+        usual = model.predictor_.thresholds_
+    if isinstance(predictor, str):
+        assert model.predictor.method == predictor
+
+
+@pytest.mark.parametrize("name", ["alpha", "predictor__alpha"])
+def test_searches_change_alpha(data, name):
+    model = ConformalClassifier(GaussianNB())
+    grid = {name: [0.05, 0.3]}
+    search = GridSearchCV(model, grid, scoring=avg_size_scorer, cv=2).fit(*data)
+    large, small = -search.cv_results_["mean_test_score"]
+    assert large > small
+    assert search.best_estimator_.predictor_.alpha == 0.3
+    score = {"predictor__score": ["softmax", "aps"]}
+    assert GridSearchCV(model, score, cv=2, refit=False).fit(*data).n_splits_ == 2
+
+
+@pytest.mark.parametrize("cv", [None, 3])
+def test_a_fitted_estimator_is_trained_again_with_a_warning_only(data, cv):
+    X, y = data
+    inner = make_pipeline(StandardScaler(), GaussianNB())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ConformalClassifier(inner, cv=cv).fit(X, y).fit(X, y)
+    inner.fit(X[:1000], y[:1000])
+    with pytest.warns(EvencoverWarning, match="FrozenEstimator"):
+        ConformalClassifier(inner, cv=cv).fit(X[1000:], y[1000:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ConformalClassifier(FrozenEstimator(inner), cv=cv).fit(X[1000:], y[1000:])
+
+
+def test_a_label_unknown_to_a_frozen_model_is_left_out_with_a_warning(data):
+    X, y = data
+    frozen = FrozenEstimator(GaussianNB().fit(X[:1000], NAMES[y[:1000]]))
+    labels = NAMES[y[1000:]].astype(object)
+    labels[:30] = "gnu"
+    with pytest.warns(EvencoverWarning, match="30 of 1000"):
+        model = ConformalClassifier(frozen, "standard").fit(X[1000:], labels)
+    known = ConformalClassifier(frozen, "standard").fit(X[1030:], labels[30:])
+    np.testing.assert_array_equal(model.predictor_.thresholds_, known.predictor_.thresholds_)
+
+
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9])
 def test_no_row_both_trains_and_calibrates(share):
     X, y = numbered(np.arange(200) % 4)
@@ -224,12 +278,14 @@ def test_no_row_both_trains_and_calibrates(share):
 def test_a_class_that_no_row_is_left_of_trains_and_counts_as_missed():
     X, y = numbered([0] * 50 + [1] * 3 + [2] * 2 + [3])
     said = r"3 of 4 classes \('1', '2', '3'\) had all their examples drawn for calibration"
+    model = ConformalClassifier(Recorder(), "standard", alpha=0.2, calibration_size=0.9)
     with pytest.warns(EvencoverWarning, match=said):
-        model = ConformalClassifier(Recorder(), "standard", calibration_size=0.9).fit(X, y)
+        model.fit(X, y)
     assert model.classes_.tolist() == model.estimator_.classes_.tolist() == [0, 1, 2, 3]
     assert model.predictor_.class_counts_.tolist() == [44, 3, 2, 1]
     assert model.estimator_.trained_ >= set(range(50, 56))
-    assert np.sum(model.predictor_.group_scores_ == 1) == 6  # the largest softmax score
+    missed = model.predictor_.fit_.rows.scores == np.inf
+    np.testing.assert_array_equal(missed, model.predictor_.fit_.rows.labels > 0)
 
 
 class Neighbours(ClassifierMixin, BaseEstimator):
@@ -283,11 +339,11 @@ def test_out_of_fold_rows_calibrate_and_all_rows_train(data):
     np.testing.assert_array_equal(given.predictor_.thresholds_, expected.thresholds_)
 
 
-def test_a_class_that_a_fold_does_not_know_has_probability_zero_there():
+def test_a_class_that_a_fold_does_not_know_is_missed_there():
     X, y = numbered([0] * 20 + [1] * 20 + [2])
     model = ConformalClassifier(Recorder(), "standard", cv=4).fit(X, y)
     assert model.predictor_.class_counts_.tolist() == [20, 20, 1]
-    assert model.predictor_.group_scores_[-1] == 1
+    assert model.predictor_.fit_.rows.scores.tolist()[-1] == np.inf
     assert model.estimator_.trained_ == set(range(41))
 
 

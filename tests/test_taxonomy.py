@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evencover import InputError, PredictionSets, StandardPredictor, Taxonomy, predict_to_folder
+from evencover.output.writers import Listing, write_sets
 from evencover.report.content import report_content
 
 CHAINS = [
@@ -137,11 +138,11 @@ def test_the_page_says_sets_in_words(fitted):
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".parquet", ".csv", ".npz"])
-def test_folders_say_sets_in_words(fitted, tmp_path, ending):
+def test_files_describe_sets_in_words(fitted, tmp_path, ending):
     predictor, rows, _ = fitted
     tree = Taxonomy(TABLE, predictor.class_names_)
-    predict_to_folder(predictor, rows, tmp_path / "sets", extension=ending, taxonomy=tree, parts=2)
-    (path,) = (tmp_path / "sets").glob(f"*{ending}")
+    path = tmp_path / f"sets{ending}"
+    write_sets(path, Listing(taxonomy=tree).blocks(predictor, rows))
     if ending == ".jsonl":
         found = [json.loads(line)["summary"] for line in path.read_text().splitlines()]
     elif ending == ".npz":
@@ -151,9 +152,18 @@ def test_folders_say_sets_in_words(fitted, tmp_path, ending):
         found = pandas.read_csv(path)["summary"].tolist()
     else:
         found = pytest.importorskip("pyarrow.parquet").read_table(path)["summary"].to_pylist()
-    assert found == tree.describe_sets(predictor.predict_set(rows), 2)
+    assert found == tree.describe_sets(predictor.predict_set(rows))
+
+
+def test_folders_describe_sets_in_words(fitted, tmp_path):
+    predictor, rows, _ = fitted
+    parquet = pytest.importorskip("pyarrow.parquet")
+    predict_to_folder(predictor, rows, tmp_path / "sets", taxonomy=TABLE)
+    found = parquet.read_table(tmp_path / "sets" / "part-00000.parquet")["summary"].to_pylist()
+    tree = Taxonomy(TABLE, predictor.class_names_)
+    assert found == tree.describe_sets(predictor.predict_set(rows))
     with pytest.raises(InputError, match="way of listing classes"):
-        predict_to_folder(predictor, rows, tmp_path / "sets", extension=ending, taxonomy=TABLE[:2])
+        predict_to_folder(predictor, rows, tmp_path / "sets", taxonomy=TABLE[:2])
 
 
 def test_groups_of_classes_go_by_name():

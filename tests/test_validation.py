@@ -52,7 +52,7 @@ NOT_WHOLE = [-1, 1.5, None, "1", True]
 NOT_POSITIVE = [0, -1, np.nan, np.inf, "hot", True]
 BAD_PARAMETERS = [
     *(("standard", "random_state", value) for value in (*NOT_WHOLE, 2**64)),
-    *(("standard", name, "yes") for name in ("exact", "allow_empty", "from_logits")),
+    *(("standard", name, "yes") for name in ("exact", "keep_top", "from_logits")),
     *(("standard", "temperature", value) for value in NOT_POSITIVE),
     *(("clustered", "gamma", value) for value in NOT_SHARES),
     *(("clustered", "n_clusters", value) for value in (*NOT_WHOLE, 0, 2.0)),
@@ -116,7 +116,7 @@ def test_unknown_names_suggest_known_ones():
         (changed(2, 1, -np.inf), "row 2, class 1"),
         (changed(1, 0, -0.25), "-0.25 in row 1, class 0"),
         (changed(1, 0, -1e-12), "-1e-12 in row 1, class 0"),
-        (changed(1, 0, 0.5), "Row 1 sums to 1.25, .*off by 0.25.*--logits"),
+        (changed(1, 0, 0.5), "Row 1 sums to 1.25, .*off by 0.25"),
         (changed(3, 0, 0.99), "Row 3 sums to 0.99"),
         (changed(3, 0, 0), "Row 3 sums to 0,"),
         (changed(3, 0, 1e300), "Row 3"),
@@ -170,7 +170,7 @@ def test_logits_are_finite(logits):
         (np.array([["a", "b"]] * 4), "'probabilities'"),
         (GOOD.astype(complex), "'probabilities'"),
         (3.0, "'probabilities'"),
-        (iter([]), "at least one block"),
+        (iter([]), "one entry per row"),
     ],
 )
 def test_wrong_shapes(rows, found):
@@ -180,8 +180,7 @@ def test_wrong_shapes(rows, found):
 
 def test_nothing_to_predict(simulate):
     fitted = StandardPredictor().fit(GOOD, LABELS)
-    with refused("at least one row"):
-        fitted.predict_set(np.empty((0, 3)))
+    assert len(fitted.predict_set(np.empty((0, 3)))) == 0
     with refused("at least one row"):
         StandardPredictor().fit(np.empty((0, 3)), [])
     with refused("at least one calibration row"):
@@ -460,7 +459,9 @@ def test_class_names_may_be_given_by_index(simulate):
     rows, labels = simulate(400, 5)
     by_index = {4: "yew", 0: "oak", 2: "ash", 1: "elm", 3: "fir"}
     for names in (by_index, pd.Series(by_index), pd.Series(CLASSES)):
-        assert StandardPredictor().fit(rows, labels, class_names=names).class_names_ == CLASSES
+        assert StandardPredictor().fit(rows, labels, class_names=names).class_names_ == tuple(
+            CLASSES
+        )
     with refused("'class_names'", "1 of them", "4"):
         StandardPredictor().fit(rows, labels, class_names={0: "a", 1: "b", 2: "c", 3: "d"})
 
@@ -469,15 +470,12 @@ def test_compare_aligns_values_by_class(simulate):
     rows, labels = simulate(400, 5)
     source = [pd.DataFrame(rows, columns=CLASSES), labels]
     methods = [StandardPredictor(), GroupedPredictor(groups=["a", "b", "a", "b", "b"])]
-    expected = compare(
-        rows, labels, methods=methods, scores=[PAS(COUNTS)], n_splits=2, n_per_class=[9, 8, 7, 6, 5]
-    )
+    expected = compare(rows, labels, methods=methods, scores=[PAS(COUNTS)], n_splits=2)
     groups = pd.Series({"yew": "b", "oak": "a", "fir": "b", "ash": "a", "elm": "b"})
     found = compare(
         *source,
         methods=[StandardPredictor(), GroupedPredictor(groups=groups)],
         scores=[PAS(ways_to_name(COUNTS)["Series"])],
         n_splits=2,
-        n_per_class={"yew": 5, "oak": 9, "fir": 6, "ash": 7, "elm": 8},
     )
     assert found.rows() == expected.rows()

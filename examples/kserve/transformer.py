@@ -2,7 +2,8 @@
 
 A client asks the transformer; it asks the classifier, then `evencover serve`, which runs next to it
 and tracks coverage. Row n of the request ID has the id ID/n: send its label to the service when it
-is known. Needs kserve; `inference_service.yaml` runs it on Kubernetes, and without it:
+is known. If the service has a token, set EVENCOVER_TOKEN here, too. Needs kserve;
+`inference_service.yaml` runs it on Kubernetes, and without it:
 
 evencover serve model.safetensors --state watch.db
 python transformer.py --model_name CLASSIFIER --predictor_host HOST:PORT --predictor_protocol v2
@@ -11,6 +12,7 @@ python transformer.py --model_name CLASSIFIER --predictor_host HOST:PORT --predi
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 import numpy as np
@@ -56,8 +58,12 @@ class SetTransformer(Model):
         for each, values in zip(inputs, (rows, ids), strict=True):
             each.set_data_from_numpy(values, binary_data=True)
         request = InferRequest(self.options.sets_model, inputs, request_id=result.id)
+        token = os.environ.get("EVENCOVER_TOKEN")
         found = await self.client.infer(
-            self.options.sets_url, request, model_name=self.options.sets_model
+            self.options.sets_url,
+            request,
+            model_name=self.options.sets_model,
+            headers={"Authorization": f"Bearer {token}"} if token else None,
         )
         return InferResponse(result.id, self.name, found.outputs)
 

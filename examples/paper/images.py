@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch.utils.data import Dataset
 
 ENDINGS = (".jpeg", ".jpg", ".png", ".webp")
@@ -79,7 +79,7 @@ class Pictures(Dataset):
     def __getitem__(self, number: int) -> tuple[torch.Tensor, int]:
         path, label = self.pictures[number]
         with Image.open(path) as opened:
-            image = opened.convert("RGB")
+            image = ImageOps.exif_transpose(opened).convert("RGB")  # as infer
         if self.seed is not None:
             image = cut_at_random(image, np.random.default_rng([self.seed, number]))
         prepared = self.processor(images=[image], return_tensors="pt")

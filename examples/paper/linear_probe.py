@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from images import Picture, list_pictures, split
-from PIL import Image
+from PIL import Image, ImageOps
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoImageProcessor, AutoModel
-
-from evencover.inference.run import PartFormat
 
 ABOUT, HEAD = "about.json", "head.safetensors"
 PART_ROWS = 4096
@@ -59,7 +59,7 @@ def extract(pictures: list[Picture], encoder: Encoder, folder: Path, batch_size:
         images = []
         for picture in pictures[start : start + batch_size]:
             with Image.open(picture.path) as opened:
-                images.append(opened.convert("RGB"))
+                images.append(ImageOps.exif_transpose(opened).convert("RGB"))  # as infer
         found = encoder(images)
         if features is None:
             shape = (len(pictures), found.shape[1])
@@ -99,8 +99,6 @@ def train_head(features: np.ndarray, labels: np.ndarray, n_classes: int, epochs:
 class Probe:
     """Encoder and head as one model for ``evencover infer``; PROBE is the folder with both."""
 
-    inputs = "images"
-
     def __init__(self) -> None:
         folder = Path(os.environ["PROBE"])
         about = json.loads((folder / ABOUT).read_text("utf-8"))
@@ -119,19 +117,21 @@ def write_scores(
     folder: Path, head: nn.Linear, features: Any, chosen: np.ndarray, labels: np.ndarray,
     pictures: list[Picture], about: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Write the scores of held-out images, in the format of ``evencover infer``."""
+    """Write the scores of held-out images, with the columns of ``evencover infer``."""
     folder.mkdir(exist_ok=True)
-    model = {"name": "linear probe", "identity": about["encoder"]}
     names = about["class_names"]
-    form = PartFormat("logits", len(names), np.dtype("float32"), True, True, names, model)
     for number, start in enumerate(range(0, len(chosen), PART_ROWS)):
         rows = chosen[start : start + PART_ROWS]
         with torch.inference_mode():
             inputs = torch.from_numpy(np.asarray(features[rows], dtype=np.float32))
             logits = head(inputs).numpy()
-        ids: list[str | int] = [str(pictures[row].path) for row in rows]
-        path = folder / f"part-{number:05d}.parquet"
-        form.write(path, [logits], labels[rows].tolist(), ids, [])
+        columns = {
+            "id": [str(pictures[row].path) for row in rows],
+            "logits": pa.FixedSizeListArray.from_arrays(logits.ravel(), len(names)),
+            "label": labels[rows],
+        }
+        table = pa.table(columns).replace_schema_metadata({"class_names": json.dumps(names)})
+        pq.write_table(table, folder / f"part-{number:05d}.parquet")
 
 
 def main(arguments: list[str] | None = None) -> None:

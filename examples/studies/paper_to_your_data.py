@@ -10,8 +10,7 @@ the same study on other data.
 import tempfile
 from pathlib import Path
 
-from evencover.experiments import Grid, run
-from evencover.experiments.results import make_table
+from evencover.experiments import Grid, make_table, run
 
 folder = tempfile.TemporaryDirectory()
 here = Path(folder.name)
@@ -30,7 +29,7 @@ paper = Grid(
     title="Simulated CIFAR-100",
 )
 results = run(paper, here / "paper")
-print(make_table(results, n_avg=[10, 50]).render("text"))
+print(make_table(results, n_avg=[10, 50]))
 
 # %%
 # ``=`` marks agreement with the published number within the joint error, ``≠`` disagreement. The
@@ -54,7 +53,7 @@ mine = Grid(
     title="My study",
 )
 results = run(mine, here / "mine")
-print(make_table(results, n_avg=[5, 20]).render("text"))
+print(make_table(results, n_avg=[5, 20]))
 
 # %%
 # You can interrupt a run; the same call resumes it, with bit-identical results.
@@ -93,7 +92,7 @@ legend = ax.legend()
 # .. code-block:: shell
 #
 #    evencover experiment run mine.toml -o results/
-#    evencover experiment table results/ --format markdown
+#    evencover experiment table results/ --format latex
 #    evencover experiment figures results/ -o figures/
 #
 # :doc:`/research/paper_study` describes all settings.

@@ -103,8 +103,7 @@ for limit in (1, 3, 10):
 # Cause 5: the model
 # ------------------
 # A better model has the largest effect on set size. An accurate model can also produce empty sets,
-# because it reaches 90% without them. ``allow_empty=False`` replaces an empty set with the top
-# class.
+# because it reaches 90% without them. ``keep_top=True`` puts the top class into every set.
 
 report = pooled.evaluate(probabilities[test], labels[test])
 print(f"empty sets: {report.empty_share:.1%}")

@@ -97,40 +97,37 @@ largest = sizes.argsort()[::-1][:5]
 print(f"{len(groups)} groups, the largest: {', '.join(groups[largest])}")
 
 # %%
-# ``GroupedPredictor`` treats each group as a class. ``over_groups="classwise"`` guarantees 90% for
-# every group, with large sets for small groups. With ``"pooled"``, small groups borrow from others.
+# ``GroupedPredictor`` treats each group as a class: it guarantees 90% for every group, with large
+# sets where a group has few examples.
 
 from evencover import GroupedPredictor, StandardPredictor
 
 calibration = slice(half)
 for predictor in (
     StandardPredictor(),
-    GroupedPredictor(groups=list(families), over_groups="classwise"),
-    GroupedPredictor(groups=list(families), over_groups="pooled"),
+    GroupedPredictor(groups=list(families)),
 ):
     predictor.fit(probabilities[calibration], labels[calibration], class_names=list(names))
     report = predictor.evaluate(probabilities[test], labels[test])
     found = {group.group: group.coverage for group in report.by_group(group_of_class, list(groups))}
     shown = ", ".join(f"{group} {found[group]:.2f}" for group in groups[largest])
-    over = getattr(predictor, "over_groups", "")
-    print(f"{predictor.method} {over}: set size {report.avg_size:.1f}\n  {shown}")
+    print(f"{predictor.method}: set size {report.avg_size:.1f}\n  {shown}")
 
 # %%
 # Groups of rows
 # --------------
 # A group can also belong to the row: a hospital, a camera, a customer. It must be known at
-# prediction time. Pass it to ``fit`` and ``predict_set`` of ``RowGroupedPredictor`` as ``groups=``.
+# prediction time. Then fit one predictor per group: each one keeps its guarantee within its group.
 # Here the groups are rows with high and low confidence.
 
-from evencover import RowGroupedPredictor
-
 confidence = np.where(probabilities.max(axis=1) < 0.5, "low", "high")
-by_row = RowGroupedPredictor()
-by_row.fit(probabilities[calibration], labels[calibration], groups=confidence[calibration])
-sets = by_row.predict_set(probabilities[test], groups=confidence[test])
 plain = StandardPredictor().fit(probabilities[calibration], labels[calibration])
 for group in ("high", "low"):
-    chosen = confidence[test] == group
-    before = plain.predict_set(probabilities[test][chosen]).contains(labels[test][chosen]).mean()
-    after = sets.contains(labels[test])[chosen].mean()
-    print(f"{group:<4} {chosen.mean():.0%} of the rows: standard {before:.3f}, grouped {after:.3f}")
+    chosen = confidence == group
+    by_group = StandardPredictor().fit(
+        probabilities[calibration][chosen[calibration]], labels[calibration][chosen[calibration]]
+    )
+    new_rows, new_labels = probabilities[test][chosen[test]], labels[test][chosen[test]]
+    before = plain.predict_set(new_rows).contains(new_labels).mean()
+    after = by_group.predict_set(new_rows).contains(new_labels).mean()
+    print(f"{group:<4} {chosen.mean():.0%} of the rows: standard {before:.3f}, its own {after:.3f}")

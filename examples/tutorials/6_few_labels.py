@@ -6,62 +6,42 @@ This tutorial measures how coverage and set size depend on the number of calibra
 class, and shows where additional labels help most.
 """
 
-import warnings
-
 import numpy as np
 
-from evencover import EvencoverWarning
+from evencover import compare
 from evencover.data import load_languages
-from evencover.predictors import make_predictor
 
-warnings.simplefilter("ignore", EvencoverWarning)  # classes with too few examples are expected
 probabilities, labels, names = load_languages()
-half = len(labels) // 2
-test = slice(half, None)
 
 # %%
 # Vary the number of labels
 # -------------------------
-# Calibrate on the first n examples of each class, and test on the second half of the data.
+# ``calibration_sizes=`` calibrates on this many examples of each class and tests on the others, so
+# it draws a learning curve. Each line shows average set size and TrueGap.
 
-place = np.empty(half, int)  # index of each row among the rows of its class
-for index in range(len(names)):
-    mine = np.flatnonzero(labels[:half] == index)
-    place[mine] = np.arange(len(mine))
-
-counts = (1, 2, 5, 10, 15)
-methods = ("standard", "classwise", "clustered", "pooled")
-gaps, sizes = {m: [] for m in methods}, {m: [] for m in methods}
-for n in counts:
-    rows = np.flatnonzero(place < n)
-    for method in methods:
-        predictor = make_predictor(method).fit(probabilities[rows], labels[rows])
-        report = predictor.evaluate(probabilities[test], labels[test])
-        gaps[method].append(report.true_gap)
-        sizes[method].append(report.avg_size)
+counts = [1, 2, 5, 10, 15]
+result = compare(probabilities, labels, scores=["softmax"], calibration_sizes=counts, n_splits=3)
+print(result)
 
 # %%
 
 import matplotlib.pyplot as plt
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
-for method in methods:
-    axes[0].plot(counts, gaps[method], "o-", label=method)
-    axes[1].plot(counts, sizes[method], "o-")
+for candidates in zip(*(each.candidates for each in result.by_size), strict=True):
+    for ax, metric in zip(axes, ("true_gap", "avg_size"), strict=True):
+        values = [candidate.mean(metric) for candidate in candidates]
+        ax.plot(counts, values, "o-", label=candidates[0].method)
 axes[0].set(title="TrueGap in points", ylim=0)
 axes[1].set(title="average set size", yscale="log")
 for ax in axes:
     ax.set_xlabel("calibration examples per class")
 legend = axes[0].legend()
 
-for method in methods:
-    print(f"{method:<10} TrueGap", *(f"{gap:5.1f}" for gap in gaps[method]))
-
 # %%
-# STANDARD pools all examples, so more labels per class do not change its TrueGap. CLASSWISE
-# includes every class below nine examples. POOLED fails with one example per class: use STANDARD
-# there. From two examples per class, POOLED is more even than STANDARD, and it improves with each
-# additional one.
+# STANDARD pools all examples, so more labels per class hardly change its TrueGap. CLASSWISE
+# includes every class below nine examples, so its sets are useless there. POOLED is about as even
+# as STANDARD with one example per class, and it improves with each additional one.
 #
 # Precision of one class
 # ----------------------
@@ -81,12 +61,12 @@ for n in (9, 20, 50, 100, 500, 1000):
 # %%
 # Get a recommendation
 # --------------------
-# ``recommend`` suggests a method from the labels and, if given, the probabilities. It states the
-# reason, the expected set size, and what would change the advice.
+# ``recommend`` compares four methods on one split of the data. It states the reason, the expected
+# set size with all examples, and what would change the advice.
 
 from evencover import recommend
 
-rows = np.flatnonzero(place < 5)
+rows = np.concatenate([np.flatnonzero(labels == index)[:5] for index in range(len(names))])
 recommend(probabilities[rows], labels[rows])
 
 # %%
@@ -95,7 +75,10 @@ recommend(probabilities[rows], labels[rows])
 # Label classes whose confidence interval extends far below 90%. They are not always the rarest
 # ones.
 
-pooled = make_predictor("pooled").fit(probabilities[rows], labels[rows], class_names=list(names))
+from evencover import PooledPredictor
+
+pooled = PooledPredictor().fit(probabilities[rows], labels[rows], class_names=list(names))
+test = np.delete(np.arange(len(labels)), rows)
 found = pooled.evaluate(probabilities[test], labels[test])
 low, high = found.class_coverage_interval.T
 for index in low.argsort()[:6]:

@@ -43,7 +43,7 @@ monitor = CoverageMonitor(predictor, false_alarm=0.05, tolerance=0.02)
 shares, evidence = [], []
 for week, (seen, truth) in weeks.items():
     monitor.update(seen, truth, period=week)
-    found = monitor.overall()
+    found = monitor.snapshot().overall
     shares.append(predictor.predict_set(seen).contains(truth).mean())
     evidence.append(found.e_value)
     alarm = "   ALARM" if found.alarm else ""
@@ -63,12 +63,13 @@ axes[1].set_title("cumulative e-value; alarm at 20")
 label = axes[1].set_xlabel("week")
 
 # %%
-# An e-value of 20 is an alarm at 5%. ``CoverageMonitor(predictor, store="watch.db")`` keeps the
-# state in a database, which several services may share. ``monitor.alarms()`` returns the classes
-# with enough evidence. Here the overall alarm is significant, but 24 labels per class are too few
-# for an alarm in a single class.
+# An e-value of 20 is an alarm at 5%. ``CoverageMonitor(predictor, state="watch.db")`` keeps the
+# state in a database, which several services may share. ``snapshot().alarms`` are the classes with
+# enough evidence. Here the overall alarm is significant, but 24 labels per class are too few for an
+# alarm in a single class.
 
-print("labels per class:", np.median(monitor.rows), "  classes in alarm:", len(monitor.alarms()))
+found = monitor.snapshot()
+print("labels per class:", np.median(found.rows), "  classes in alarm:", len(found.alarms))
 
 # %%
 # ``evaluate`` also warns that the new data differ from the calibration data:
@@ -84,7 +85,7 @@ report = predictor.evaluate(*weeks["week 5"])
 early = CoverageMonitor(predictor)
 early.observe(probabilities[calibration], reference=True)
 early.observe(weeks["week 5"][0])
-for change in early.drift()[:4]:
+for change in early.snapshot().drift[:4]:
     if change.drifted:
         print(f"{change.what}: {change.before:.1%} before, {change.now:.1%} now")
 
@@ -104,8 +105,9 @@ print(f"{predictor.n_calibration_} calibration rows; week 8 coverage {fresh.marg
 # %%
 # Start a new monitor, because the old evidence refers to the old thresholds.
 
-monitor = CoverageMonitor(predictor).update(*weeks["week 8"], period="week 8")
-print("alarm:", monitor.alarm)
+monitor = CoverageMonitor(predictor)
+monitor.update(*weeks["week 8"], period="week 8")
+print("alarm:", monitor.snapshot().alarm)
 
 # %%
 # Command line

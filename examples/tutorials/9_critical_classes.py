@@ -87,8 +87,8 @@ print(f"average set size {size:.1f}")
 # %%
 # Guarantee a floor
 # -----------------
-# Pooled targets coverage for each class without a guarantee. ``floor=0.8`` adds one: the threshold
-# of a class is at least the one that guarantees it 80%.
+# Pooled guarantees each class a minimum that rises with its number of examples. ``floor=0.8`` sets
+# it to 80% instead: the threshold of a class is at least the one that guarantees it that much.
 
 from textwrap import fill
 
@@ -96,10 +96,10 @@ safe = fit(alpha=alpha, floor=0.8)
 print(fill(safe.guarantee_text, 88))
 
 # %%
-# A larger threshold only enlarges sets. The floor costs this many labels:
+# Larger thresholds enlarge sets. The fixed floor costs this many labels:
 
 sizes = [each.evaluate(probabilities[test], labels[test]).avg_size for each in (after, safe)]
-print(f"average set size {sizes[0]:.2f} without and {sizes[1]:.2f} with the floor")
+print(f"average set size {sizes[0]:.2f} with the default and {sizes[1]:.2f} with the floor")
 print(f"thresholds raised: {(safe.thresholds_ > after.thresholds_).sum()} of {len(names)} classes")
 
 # %%

@@ -64,8 +64,6 @@ def as_input(pixels: np.ndarray) -> Tensor:
 class Classifier:
     """The model of `evencover infer network.py:Classifier`; GLYPH_STUDY is the study's folder."""
 
-    inputs = "images"
-
     def __init__(self) -> None:
         from safetensors.torch import load_file
 

@@ -17,8 +17,8 @@ from sheet import draw_sheet
 
 from evencover import StandardPredictor
 from evencover.data import as_source
+from evencover.experiments import Results, make_table
 from evencover.experiments.figures import draw_curves
-from evencover.experiments.results import Results, make_table
 
 METHODS = ("standard", "classwise", "clustered", "pooled")
 SCORES = ("softmax", "aps", "raps")
@@ -88,7 +88,7 @@ This command creates everything on this page."""
 
 def _table(title: str, results: Results, sizes: list[int], path: Path) -> str:
     shown = [n for n in sizes if n in (10, 20, 50, 75, 150)] or sizes
-    return f"## {title}\n\n{_as_csv(make_table(results, n_avg=shown).render('markdown'), path)}"
+    return f"## {title}\n\n{_as_csv(make_table(results, n_avg=shown), path)}"
 
 
 def _as_csv(markdown: str, path: Path) -> str:
@@ -112,7 +112,7 @@ def _long_tail(results: Results, path: Path) -> str:
     )
     table = make_table(results, n_avg=sizes, metrics=["true_gap", "covgap", "avg_size"])
     image = "![The same against n_avg](../images/glyphs/long-tail.png)"
-    return f"## Long tail\n\n{text}\n\n{_as_csv(table.render('markdown'), path)}\n\n{image}"
+    return f"## Long tail\n\n{text}\n\n{_as_csv(table, path)}\n\n{image}"
 
 
 def _orderings(results: Results, sizes: list[int]) -> str:

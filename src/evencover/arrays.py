@@ -144,9 +144,11 @@ def to_numpy(values: Any, name: str = "The array") -> Array:
         return np.asarray(values.to_numpy(nullable))  # older versions of pandas return objects
     try:
         array = np.asarray(values)
-        # NumPy text drops trailing zeros: "a" and "a\0" would be equal.
-        is_cut = array.dtype.kind == "U" and any(str(v).endswith("\0") for v in values)
-        return np.array(values, dtype=object) if is_cut else array
+        # NumPy text drops trailing zeros: "a" and "a\0" would be equal. It makes text of NaN, too.
+        is_lossy = array.dtype.kind == "U" and any(
+            isinstance(value, float) or str(value).endswith("\0") for value in values
+        )
+        return np.array(values, dtype=object) if is_lossy else array
     except ValueError:
         raise InputError(
             f"{name} must be rectangular. Got rows of different lengths instead; "

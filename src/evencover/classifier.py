@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import assert_all_finite, get_tags, indexable
 from sklearn.utils.metaestimators import _safe_split, available_if
@@ -14,14 +15,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.comparison.cost import costs
 from evencover.comparison.trials import ScoredRows, Trial, calibration_split, other_rows
 from evencover.data.open import as_source
 from evencover.errors import InputError, warn_caller
 from evencover.evaluation import CoverageReport
 from evencover.predictors import DEFAULT_METHOD, BasePredictor, make_predictor
-from evencover.predictors.cross_validation import from_cross_val, warn_of_unstable_model
-from evencover.predictors.explanation import some_names
+from evencover.predictors.cross_validation import (
+    fit_with_misses,
+    from_cross_val,
+    warn_of_unstable_model,
+)
+from evencover.predictors.wording import some_names
 from evencover.randomness import RandomStream, check_random_state, places, random_order
 from evencover.scores import make_score
 from evencover.sets import PredictionSets
@@ -46,11 +50,13 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         on all rows.
     predictor
         The method, as a predictor such as ``ClusteredPredictor(alpha=0.1)`` or its name;
-        None is POOLED at alpha = 0.1, as in the commands.
+        None is POOLED, as in the commands.
+    alpha
+        Target miscoverage; None leaves that of `predictor`, or 0.1.
     calibration_size
         Fraction used for calibration, in (0, 1), without `cv`. Rows are drawn at random, without
         stratification, so that they are exchangeable with new ones. If all rows of a class are
-        drawn, they train the model and count as misses in calibration.
+        drawn, they train the model and count as misses in calibration: their score is +inf.
     cv
         Number of folds, or a scikit-learn splitter. Each row gets the probabilities of a model
         fitted without it, all rows are used for calibration, and the model is refitted on all.
@@ -75,13 +81,14 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     ``GridSearchCV`` maximizes accuracy by default, which does not depend on alpha or the method.
     Pass ``scoring=cost_scorer`` (the cost of `compare`), ``true_gap_scorer`` (even coverage) or
-    ``avg_size_scorer`` (small sets) of this module, and keep alpha fixed.
+    ``avg_size_scorer`` (small sets) of this module. Compare methods at one alpha: a larger alpha
+    gives smaller sets, not better ones. ``predictor__...`` sets a parameter of the method.
 
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.neighbors import KNeighborsClassifier
-    >>> from evencover import ClasswisePredictor, ConformalClassifier
+    >>> from evencover import ConformalClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = ConformalClassifier(KNeighborsClassifier(20), ClasswisePredictor(alpha=0.05))
+    >>> model = ConformalClassifier(KNeighborsClassifier(20), "classwise", alpha=0.05)
     >>> model.fit(X, y).predict_set(X[:3]).to_lists()
     [[0], [1], [8, 2]]
     """
@@ -91,12 +98,14 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         estimator: Any,
         predictor: BasePredictor | str | None = None,
         *,
+        alpha: Any = None,
         calibration_size: float = 0.3,
         cv: Any = None,
         random_state: int = 0,
     ) -> None:
         self.estimator = estimator
         self.predictor = predictor
+        self.alpha = alpha
         self.calibration_size = calibration_size
         self.cv = cv
         self.random_state = random_state
@@ -109,67 +118,75 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
-        method = make_predictor(DEFAULT_METHOD if self.predictor is None else self.predictor)
+        method = self._method()
         seed = check_random_state(self.random_state, "ConformalClassifier")
         if len(y) < 2 and not isinstance(self.estimator, FrozenEstimator):
             raise InputError(f"There must be at least 2 samples. Got {len(y)} sample.")
         if isinstance(self.estimator, FrozenEstimator):
             check_is_fitted(self.estimator)
-            self.estimator_ = self.estimator
-            self.classes_ = self.estimator_.classes_
-            labels = self._labels(y)
-            if labels.dtype.kind == "O":
-                row = int((~np.isin(y, self.classes_)).argmax())
-                raise InputError(f"The model does not know the label {y[row]!r} of row {row}.")
-            self._calibrate(method, self.estimator_.predict_proba(X), labels)
-        elif self.cv is not None:
-            self._cross_validate(method, X, y, seed)
+            estimator, classes = self.estimator, self.estimator.classes_
+            rows, labels = estimator.predict_proba(X), _labels(y, classes)
+            method.fit(rows, labels, class_names=_names(classes))
         else:
-            self._hold_out(method, X, y, seed)
+            _warn_if_fitted(self.estimator)
+            train = self._hold_out if self.cv is None else self._cross_validate
+            estimator, classes = train(method, X, y, seed)
+        self.estimator_, self.classes_, self.predictor_ = estimator, classes, method
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    def _calibrate(self, method: BasePredictor, rows: FloatArray, labels: IntArray) -> None:
-        self.predictor_ = clone(method).fit(rows, labels, class_names=self._names())
+    def set_params(self, **parameters: Any) -> Self:
+        """Set parameters; ``predictor__...`` also works if `predictor` is None or a name."""
+        if any(name.startswith("predictor__") for name in parameters):
+            predictor = parameters.get("predictor", self.predictor)
+            parameters["predictor"] = _make_method(predictor)
+        return super().set_params(**parameters)
 
-    def _names(self) -> list[str]:
-        return [str(label) for label in self.classes_.tolist()]
+    def _method(self) -> BasePredictor:
+        """Return an unfitted predictor with the parameters of the next fit."""
+        method = clone(_make_method(self.predictor))
+        return method if self.alpha is None else method.set_params(alpha=self.alpha)
 
-    def _hold_out(self, method: BasePredictor, X: Any, y: Array, seed: int) -> None:
-        """Train on some rows, calibrate on the others."""
-        self.classes_, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
+    def _hold_out(
+        self, method: BasePredictor, X: Any, y: Array, seed: int
+    ) -> tuple[BaseEstimator, Array]:
+        """Train on some rows, calibrate on the others; return the model and its classes."""
+        classes, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
         share = self.calibration_size
         if not isinstance(share, float | np.floating) or not 0 < share < 1:
             raise InputError(f"'calibration_size' must be a number in (0, 1). Got {share!r}.")
-        calibration = calibration_split(labels, seed, calibration_fraction=float(share))
+        calibration = calibration_split(labels, seed, size=float(share))
         is_training = other_rows(calibration, len(labels))
         drawn = np.bincount(labels[calibration], minlength=len(counts))
         unknown = drawn == counts  # to a model that is trained on the others
         is_training |= unknown[labels]
-        self.estimator_ = clone(self.estimator)
-        self.estimator_.fit(*_safe_split(self.estimator_, X, y, np.flatnonzero(is_training)))
-        X_calibration, _ = _safe_split(self.estimator_, X, y, calibration)
-        rows, own = self.estimator_.predict_proba(X_calibration), labels[calibration]
+        model, names = clone(self.estimator), _names(classes)
+        model.fit(*_safe_split(model, X, y, np.flatnonzero(is_training)))
+        X_calibration, _ = _safe_split(model, X, y, calibration)
         if unknown.any():
-            rows = without_class(rows, own, np.flatnonzero(unknown[own]))
             warn_caller(
-                f"{int(unknown.sum())} of {len(counts)} classes"
-                f"{some_names(self._names(), unknown)} had all their examples drawn for "
-                "calibration; these train the model instead, and count as misses."
+                f"{int(unknown.sum())} of {len(counts)} classes{some_names(names, unknown)} had "
+                "all their examples drawn for calibration; these train the model instead, and "
+                "count as misses."
             )
-        self._calibrate(method, rows, own)
+        labels = labels[calibration]
+        source = as_source(model.predict_proba(X_calibration), labels, class_names=names)
+        fit_with_misses(method, source, unknown[labels])
+        return model, classes
 
-    def _cross_validate(self, method: BasePredictor, X: Any, y: Array, seed: int) -> None:
+    def _cross_validate(
+        self, method: BasePredictor, X: Any, y: Array, seed: int
+    ) -> tuple[BaseEstimator, Array]:
         """Give every row the probabilities of a model fitted without it; then fit on all rows."""
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        rows, folds = np.zeros((len(y), len(self.classes_))), np.full(len(y), -1)
+        classes, labels = np.unique(y, return_inverse=True)
+        rows, folds = np.zeros((len(y), len(classes))), np.full(len(y), -1)
         unseen, of_folds = self._unseen_rows(X, seed), []
         for number, (training, held) in enumerate(self._folds(X, y, seed)):
             model = clone(self.estimator)
             model.fit(*_safe_split(model, X, y, training))
-            known = np.searchsorted(self.classes_, model.classes_)
+            known = np.searchsorted(classes, model.classes_)
             X_held, _ = _safe_split(model, X, y, held, training)
             rows[np.ix_(held, known)] = model.predict_proba(X_held)  # 0 for an unknown class
             folds[held] = number
@@ -178,13 +195,12 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         if (folds < 0).any():
             n_missing = int((folds < 0).sum())
             raise InputError(f"'cv' must hold out every row. Got {n_missing} rows in no fold.")
-        self.estimator_ = clone(self.estimator).fit(X, y)
-        names = self._names()
-        self.predictor_ = from_cross_val(rows, labels, folds, clone(method), class_names=names)
+        model = clone(self.estimator).fit(X, y)
+        from_cross_val(rows, labels, folds, method, class_names=_names(classes))
         if unseen is not None:
-            final = _top_class(self.estimator_, X)
-            changed = float((final != self.classes_[rows.argmax(axis=1)]).mean())
-            warn_of_unstable_model(changed, of_folds, _top_class(self.estimator_, unseen))
+            changed = float((_top_class(model, X) != classes[rows.argmax(axis=1)]).mean())
+            warn_of_unstable_model(changed, of_folds, _top_class(model, unseen))
+        return model, classes
 
     def _unseen_rows(self, X: Any, seed: int) -> Any:
         """Draw each feature of new rows from another row of X; None if X is no table."""
@@ -249,19 +265,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """
         check_is_fitted(self)
         rows = self.estimator_.predict_proba(X)
-        return self.predictor_.evaluate(rows, self._labels(y), ids=ids)
-
-    def _labels(self, y: Any) -> Array:
-        """Return labels as class indices; as names if some are unknown."""
-        y, names = column_or_1d(y, warn=True), self._names()
-        indices = np.minimum(np.searchsorted(self.classes_, y), len(names) - 1)
-        is_unknown = self.classes_[indices] != y
-        if not is_unknown.any():
-            return indices
-        if is_unknown.all():
-            raise InputError(f"The model must know some of the labels. Got {y[0]!r} in row 0.")
-        names.append(max(names, key=len) + "?")  # longer than any class name
-        return np.array(names, dtype=object)[np.where(is_unknown, -1, indices)]
+        return self.predictor_.evaluate(rows, _labels(y, self.classes_), ids=ids)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -272,44 +276,62 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return tags
 
 
+def _names(classes: Array) -> list[str]:
+    return [str(label) for label in classes.tolist()]
+
+
+def _labels(y: Any, classes: Array) -> Array:
+    """Return labels as class indices; as names if some are unknown."""
+    y, names = column_or_1d(y, warn=True), _names(classes)
+    indices = np.minimum(np.searchsorted(classes, y), len(names) - 1)
+    is_unknown = classes[indices] != y
+    if not is_unknown.any():
+        return indices
+    if is_unknown.all():
+        raise InputError(f"The model must know some of the labels. Got {y[0]!r} in row 0.")
+    labels = np.array(names, dtype=object)[indices]
+    labels[is_unknown] = [str(label) for label in y[is_unknown].tolist()]
+    return labels
+
+
+def _make_method(predictor: BasePredictor | str | None) -> BasePredictor:
+    return make_predictor(DEFAULT_METHOD if predictor is None else predictor)
+
+
+def _warn_if_fitted(estimator: Any) -> None:
+    """Warn that a fitted estimator is trained again."""
+    try:
+        check_is_fitted(estimator)
+    except (NotFittedError, TypeError):  # TypeError: it has no 'fit'
+        return
+    if get_tags(estimator).requires_fit:
+        warn_caller(
+            f"'estimator' is a fitted {type(estimator).__name__}; a copy of it is trained again on "
+            "a part of these rows. To calibrate it as it is, pass FrozenEstimator(estimator) "
+            "(sklearn.frozen)."
+        )
+
+
 def _top_class(model: Any, X: Any) -> Array:
     return np.asarray(model.classes_[model.predict_proba(X).argmax(axis=1)])
 
 
-def without_class(rows: FloatArray, labels: IntArray, places: IntArray) -> FloatArray:
-    """Remove the own class from the probabilities (N, K) of the rows at `places`.
-
-    >>> without_class(np.array([[0.5, 0.25, 0.25], [1, 0, 0]]), np.array([1, 0]), np.arange(2))
-    array([[0.66666667, 0.        , 0.33333333],
-           [0.        , 0.5       , 0.5       ]])
-    """
-    rows = rows.astype(np.float64)
-    some = rows[places]
-    own = np.arange(rows.shape[1]) == labels[places, None]
-    some[own] = 0.0
-    nothing = some.sum(axis=1) <= 0
-    some[nothing] = ~own[nothing]
-    rows[places] = some / some.sum(axis=1, keepdims=True)
-    return rows
-
-
 def cost_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:
     """Score by the negated cost of `compare`, in labels per example."""
-    report, predictor = model.evaluate(X, y), model.predictor_
-    score, labels = make_score(predictor.score), model._labels(y)
+    check_is_fitted(model)
+    predictor, labels = model.predictor_, _labels(y, model.classes_)
     known: Any = {"class_names": predictor.class_names_, "allow_unknown": True}
     source = as_source(model.predict_proba(X), labels, **known)
     rows = ScoredRows(
         source,
-        [score],
+        [make_score(predictor.score)],
         from_logits=predictor.from_logits,
-        temperature=predictor.used_temperature,
+        temperature=predictor.temperature_,
         random_state=predictor.random_state,
         with_ranks="ranks" in predictor.needs,
     )
-    trial = Trial(score, predictor, np.ones(len(labels), dtype=bool))
-    (cost,) = costs(rows, [trial], [report.avg_size])
-    return -cost
+    (outcome,) = rows.measure([Trial(predictor, np.ones(len(labels), dtype=bool))])
+    return -outcome.cost
 
 
 def true_gap_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:

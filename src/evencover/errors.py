@@ -26,6 +26,10 @@ class EvencoverWarning(UserWarning):
     """A property of the data that affects results."""
 
 
+class MismatchWarning(EvencoverWarning):
+    """Labels do not belong to their rows; commands stop."""
+
+
 def import_extra(what: str, module: str, extra: str, library: str | None = None) -> Any:
     """Import an optional library, or raise with install instructions."""
     try:
@@ -70,9 +74,9 @@ def printable(text: str) -> str:
     )
 
 
-def warn_caller(message: str) -> None:
+def warn_caller(message: str, category: type[EvencoverWarning] = EvencoverWarning) -> None:
     """Warn at the line that called into the package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("evencover"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, EvencoverWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)

@@ -1,6 +1,6 @@
 """Save and load predictors as safetensors with JSON metadata; loading runs no code.
 
-Each method declares its state (`BasePredictor.state`).
+A file holds the fields of `predictors.fit.Fit`, each array once.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import evencover
-from evencover.arrays import Array
-from evencover.data.formats.arrays import safetensors_metadata
+from evencover.arrays import Array, FloatArray
 from evencover.data.location import as_location, existing_file, reading
-from evencover.errors import InputError, NotFittedError, one_line
-from evencover.output.atomic import atomic_path, reject_existing
+from evencover.errors import InputError, one_line
+from evencover.output.atomic import atomic_path, check_output
 from evencover.predictors import BasePredictor, predictor_class
-from evencover.predictors.state import BY_CLASS, checksum, content_of, damage
-from evencover.quantiles import Thresholds
+from evencover.predictors.fit import checksum, restored, restored_fit, stored
 from evencover.scores import make_score
 
 FORMAT = 1
@@ -30,12 +28,10 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
     if not isinstance(predictor, BasePredictor):
         remedy = "; save its 'predictor_'" if hasattr(predictor, "predictor_") else ""
         raise InputError(f"save must get a predictor. Got {type(predictor).__name__}{remedy}.")
-    if not hasattr(predictor, "thresholds_"):
-        raise NotFittedError(f"This {type(predictor).__name__} is not calibrated yet.")
     from safetensors.numpy import save as to_bytes
 
-    path = reject_existing(path, force=force)
-    about, arrays = content_of(predictor)
+    about, arrays = stored(predictor)
+    path = check_output(path, force=force)
     about = {"format": FORMAT, "version": evencover.__version__, **about}
     about["checksum"] = checksum(about, arrays)
     with atomic_path(path) as temporary:
@@ -50,37 +46,39 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
     try:
         if about.pop("checksum", None) != checksum(about, arrays):
             raise InputError("its content does not fit its checksum")
-        if about["parameters"]["alpha"] == BY_CLASS:
-            about["parameters"]["alpha"] = arrays["alpha"]
-        predictor = _unfitted(about)
-        state = {
-            name: about["fitted"][name] if field.shape is None else arrays.get(name)
-            for name, field in predictor.all_state().items()
-        }
-        parts: Any = (state.pop(f"limits_.{part}") for part in Thresholds._fields)
-        predictor.limits_ = Thresholds(*parts)
-        for name, value in state.items():
-            setattr(predictor, name, value)
-        problem = damage(predictor)
-        if not problem:
-            predictor._restore()
-            _ = predictor.class_alpha  # fits the classes
+        return _restored(about, arrays)
     except KeyError as error:
         problem = f"{error} is missing or unknown"
     except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
         problem = one_line(error)
-    if problem:
-        raise InputError(f"Cannot read '{path}': the model is damaged ({problem}).")
+    raise InputError(f"Cannot read '{path}': the model is damaged ({problem}).")
+
+
+def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> BasePredictor:
+    """Build a predictor from what `stored` returned."""
+    cls, parameters = predictor_class(about["method"]), dict(about["parameters"])
+    parameters["score"] = make_score(parameters["score"])
+    vectors = [key.removeprefix("parameters.") for key in arrays if key.startswith("parameters.")]
+    for name in vectors:
+        parameters[name] = restored(FloatArray, None, f"parameters.{name}", arrays)
+    predictor = cls(**parameters)
+    missing = predictor.get_params().keys() - parameters.keys()
+    if missing:
+        raise InputError(f"it lacks {', '.join(sorted(missing))}")
+    score = predictor._check_parameters()
+    predictor._adopt(restored_fit(about["fit"], arrays, predictor), score)
     return predictor
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:
     """Return whether `save` wrote the file; safetensors may also contain data."""
+    from safetensors import safe_open
+
     location = as_location(path)
-    if location.suffix.lower() != ".safetensors":
+    if location.suffix.lower() != ".safetensors" or not isinstance(location, Path):
         return False
-    with reading(existing_file(location)):
-        return _KEY in safetensors_metadata(location)
+    with reading(existing_file(location)), safe_open(location, framework="numpy") as file:
+        return _KEY in (file.metadata() or {})
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -97,14 +95,3 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
                 f"Cannot read '{path}': its format must be {FORMAT}. Got one of evencover {writer}."
             )
         return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-
-
-def _unfitted(about: dict[str, Any]) -> BasePredictor:
-    stored = about["parameters"]
-    cls = predictor_class(about["method"])
-    predictor = cls(**{**stored, "score": make_score(stored["score"])})
-    missing = predictor.get_params().keys() - stored.keys()
-    if missing:
-        raise InputError(f"it lacks {', '.join(sorted(missing))}")
-    predictor._check_parameters()
-    return predictor

@@ -246,7 +246,7 @@ class EmbeddingDisplay(_Display):
         if clusters is None:
             raise InputError("Only a clustered predictor has clusters to draw.")
         groups = GroupedScores.sort(np.asarray(scores), np.asarray(labels), predictor.n_classes_)
-        levels = sorted((Fraction(1, 2), Fraction(9, 10), 1 - predictor.class_alpha.typical))
+        levels = sorted((Fraction(1, 2), Fraction(9, 10), 1 - predictor.fit_.alpha.typical))
         ranks = [conformal_ranks(groups.counts, 1 - level) for level in (levels[0], levels[-1])]
         return cls(groups.at_ranks(np.stack(ranks)).T, clusters).plot(ax=ax)
 

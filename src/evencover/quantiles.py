@@ -6,6 +6,7 @@ A quantile at a float level can be off by one rank (n = 564, alpha = 0.1).
 
 from __future__ import annotations
 
+import hashlib
 import numbers
 from collections.abc import Sequence
 from decimal import Decimal
@@ -24,6 +25,7 @@ from evencover.validation import align_classes, by_class
 
 MOST_DIGITS = 400  # maximum digits of a number given as text; a float has fewer
 MOST_SHOWN = 3  # maximum values of alpha in a text
+GUARD_RISK = Fraction(1, 10)  # probability that a guard exceeds the quantile that it guards
 DEFAULT = "default"  # key of the classes that an alpha by class does not name
 
 Alpha = float | str | Fraction | Decimal
@@ -139,12 +141,19 @@ class ClassAlpha(NamedTuple):
     @property
     def typical(self) -> Fraction:
         """The lower median over classes."""
+        if self.one is not None:
+            return self.one
         middle = np.partition(self.of_class, (len(self.of_class) - 1) // 2)
         return self.exact(int(middle[(len(self.of_class) - 1) // 2]))
 
     def exact(self, place: int) -> Fraction:
         """Return one of the distinct values as the fraction that was meant."""
         return exact_fraction(self.values[place].item()) if self.one is None else self.one
+
+    def divided_by(self, number: int) -> ClassAlpha:
+        """Divide every value."""
+        one = None if self.one is None else self.one / number
+        return ClassAlpha(self.values / number, self.of_class, one)
 
     def __str__(self) -> str:
         """Format the value, or the most common values with their numbers of classes."""
@@ -171,12 +180,12 @@ def check_alpha(alpha: Any, name: str = "alpha", owner: str = "the method") -> f
     """Check a number in (0, 1), or one per class; return the largest."""
     if isinstance(alpha, ClassAlpha):
         return float(alpha.values[-1])
-    values = [alpha]
-    if is_per_class(alpha):
-        known = by_class(alpha, name)
-        values = to_numpy(alpha).ravel().tolist() if known is None else list(known.values())
-        if values and all(isinstance(each, float) and 0 < each < 1 for each in values):
-            return max(values)
+    if not is_per_class(alpha):
+        return float(exact_fraction(alpha, owner, name))
+    known = by_class(alpha, name)
+    values = to_numpy(alpha).ravel().tolist() if known is None else list(known.values())
+    if values and all(isinstance(value, float) and 0 < value < 1 for value in values):
+        return float(max(values))
     return float(max(exact_fraction(value, owner, name) for value in values or [alpha]))
 
 
@@ -241,10 +250,9 @@ def least_rows(alpha: Alpha, confidence: Alpha | None = None) -> int:
 
 def _confident_ranks(counts: IntArray, alpha: ClassAlpha, delta: Fraction) -> IntArray:
     """Bisect all counts together: the tail falls from 1 at rank 0 to 0 at rank n + 1."""
-    pairs, inverse = np.unique(
-        np.stack([counts.ravel(), alpha.of_class.ravel()]), axis=1, return_inverse=True
-    )
-    n, own = pairs.astype(np.int64)
+    n_values = len(alpha.values)
+    pairs, inverse = np.unique(counts * n_values + alpha.of_class, return_inverse=True)
+    n, own = np.divmod(pairs.astype(np.int64), n_values)
     low, high = np.zeros_like(n), n + 1
     while (high - low > 1).any():
         middle = (low + high) // 2
@@ -276,6 +284,22 @@ def _tail_within(n: int, k: int, level: Fraction, delta: Fraction) -> bool:
         term = term * j * miss // ((n - j + 1) * hit)
         total += term
     return total * delta.denominator <= delta.numerator * level.denominator**n
+
+
+def guard_ranks(counts: Array, alpha: ClassAlpha) -> IntArray:
+    """Compute the largest k with P(Binomial(n, 1 - alpha) < k) <= 0.1 of every count n.
+
+    The k-th smallest of a class's n scores covers at least k / (n + 1) of its new examples, on
+    average over calibration sets, and it exceeds their 1 - alpha quantile with probability at most
+    0.1. Rank 0 is no guard. `alpha` has one entry per count.
+
+    >>> guard_ranks(np.array([0, 1, 2, 10, 100]), ClassAlpha.of(0.1, None, 5)).tolist()
+    [0, 1, 1, 8, 86]
+    """
+    # P(Binomial(n, 1 - alpha) < k) = P(Binomial(n, alpha) >= n + 1 - k).
+    one = None if alpha.one is None else 1 - alpha.one
+    misses = ClassAlpha(1 - alpha.values, alpha.of_class, one)
+    return counts + 1 - _confident_ranks(counts, misses, GUARD_RISK)
 
 
 def conformal_quantile(scores: Any, alpha: Alpha) -> float:
@@ -318,6 +342,18 @@ def by_group(groups: IntArray, n_groups: int) -> IntArray:
     return np.argsort(short if n_groups < 2**16 else groups, kind="stable")
 
 
+def rank_within(groups: IntArray, n_groups: int) -> IntArray:
+    """Count the earlier rows of the same group (N,).
+
+    >>> rank_within(np.array([1, 0, 1, 1]), 2).tolist()
+    [0, 0, 1, 2]
+    """
+    order, counts = by_group(groups, n_groups), np.bincount(groups, minlength=n_groups)
+    rank = np.empty(len(groups), dtype=np.int64)
+    rank[order] = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rank
+
+
 class GroupedScores(NamedTuple):
     """Calibration scores sorted within groups: group g is ``scores[offsets[g]:offsets[g + 1]]``."""
 
@@ -338,6 +374,11 @@ class GroupedScores(NamedTuple):
     def one(cls, scores: FloatArray) -> GroupedScores:
         """Wrap sorted scores as one group."""
         return cls(scores, np.array([0, len(scores)]))
+
+    def with_all(self, scores: FloatArray) -> GroupedScores:
+        """Append a group of all scores (N,)."""
+        offsets = np.append(self.offsets, len(self.scores) + len(scores))
+        return GroupedScores(np.concatenate([self.scores, np.sort(scores)]), offsets)
 
     @property
     def counts(self) -> IntArray:
@@ -393,7 +434,8 @@ class GroupedScores(NamedTuple):
         (upper, lower), shares = self.at_ranks(both, groups), self.tie_shares(groups, both)
         if shares is None:
             return Thresholds(upper, lower, chance)
-        return break_ties(upper, lower, chance, shares[0], shares[1], random_state)
+        draws = content_draws(random_state, len(groups), self.scores, self.offsets)
+        return break_ties(upper, lower, chance, shares[0], shares[1], draws)
 
     def tie_shares(self, groups: IntArray, ranks: IntArray) -> FloatArray | None:
         """Return P(a new tied score is at most the ranks[..., i]-th smallest of groups[i]).
@@ -418,23 +460,57 @@ def break_ties(
     chance: FloatArray,
     upper_share: FloatArray,
     lower_share: FloatArray,
-    random_state: int,
+    draws: FloatArray,
 ) -> Thresholds:
     """Randomize thresholds that new scores can tie with.
 
     The order within a tie is random. A new score that ties with `upper` (used with probability
     `chance`) is within it with probability `upper_share`, and likewise for `lower`. If both
-    thresholds are equal, the row's draw decides. If they differ, one draw per group includes or
-    excludes each tie for all rows, which keeps a pair of thresholds sufficient. Coverage equals
+    thresholds are equal, the row's draw decides. If they differ, one of `draws` per group includes
+    or excludes each tie for all rows, which keeps a pair of thresholds sufficient. Coverage equals
     that of distinct scores.
     """
-    draw = uniforms(random_state, RandomStream.THRESHOLD_TIES, np.arange(len(upper)))
     same = upper == lower
     return Thresholds(
-        np.where(same | (draw < upper_share), upper, _just_below(upper)),
-        np.where(~same & (draw < lower_share), lower, _just_below(lower)),
+        np.where(same | (draws < upper_share), upper, _just_below(upper)),
+        np.where(~same & (draws < lower_share), lower, _just_below(lower)),
         np.where(same, chance * upper_share + (1 - chance) * lower_share, chance),
     )
+
+
+def at_places(
+    scores: FloatArray,
+    upper: IntArray,
+    lower: IntArray | None,
+    chance: FloatArray | None,
+    shares: FloatArray | None = None,
+    draws: FloatArray | None = None,
+) -> Thresholds:
+    """Return thresholds at places (K,) in ascending scores (N,): -1 is -inf, and N is +inf.
+
+    `upper` is used with probability `chance`, else `lower`. `shares` (N,) of the scores break ties
+    (`break_ties`), with `draws` (K,).
+    """
+    values = np.append(scores, [np.inf, -np.inf])
+    if shares is None or draws is None:
+        return Thresholds(values[upper], None if lower is None else values[lower], chance)
+    shares = np.append(shares, [1.0, 1.0])
+    lower = upper if lower is None else lower
+    chance = np.ones(len(upper)) if chance is None else chance
+    return break_ties(values[upper], values[lower], chance, shares[upper], shares[lower], draws)
+
+
+def content_draws(random_state: int, n_draws: int, *content: Array) -> FloatArray:
+    """Draw uniforms (n_draws,) that depend on the calibration content as well as the seed.
+
+    With the seed alone, the same groups would be favored in every calibration.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for values in content:
+        digest.update((values + 0).tobytes())  # + 0 turns -0.0 into 0.0
+    first = np.uint64(int.from_bytes(digest.digest(), "little"))
+    keys = np.arange(n_draws, dtype=np.uint64) + first
+    return uniforms(random_state, RandomStream.THRESHOLD_TIES, keys)
 
 
 def _just_below(values: FloatArray) -> FloatArray:

@@ -36,6 +36,7 @@ class RandomStream(IntEnum):
     TEMPERATURE = 10  # the rows that a temperature is fitted to
     TIES = 11  # the order of calibration rows with equal scores
     THRESHOLD_TIES = 12  # whether scores equal to a randomized threshold are within it
+    EVIDENCE = 13  # the order in which the monitor counts the rows of one call
 
 
 def check_random_state(value: Any, owner: str) -> int:

@@ -14,10 +14,9 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError, listed
+from evencover.rounding import SUM_TOLERANCE, judge_sums, rounded_off, rounding_steps
 
-# Tolerance of the sum of a row of probabilities, by the bytes of its type.
-SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
-_WHOLE = re.compile(r"-?[0-9]+")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 # Names of the column of classes in a table with one row per class.
 CLASS_KEYS = (
     *("class", "class_name", "class_names", "classes", "label", "labels", "name"),
@@ -26,19 +25,6 @@ CLASS_KEYS = (
 MISSING = ("", "None", "nan", "<NA>", "NaT")  # missing values as text
 LARGEST = np.finfo(np.float64).max.item()
 FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
-
-
-def is_near_one(off: FloatArray, rows: Array) -> Array:
-    """Check whether rounding of the stored type explains how far each row's sum is `off` 1 (n,).
-
-    Rows are checked for bfloat16 (float32 that uses only its upper half) one by one. The result
-    does not depend on blocks, partitions or kernels.
-    """
-    near = off <= SUM_TOLERANCE[rows.dtype.itemsize]
-    unsure = np.flatnonzero(~near & (off <= SUM_TOLERANCE[2])) if rows.dtype == np.float32 else ()
-    for row in unsure:
-        near[row] = not (np.ascontiguousarray(rows[row]).view(np.uint32) & 0xFFFF).any()
-    return near
 
 
 def are_probabilities(rows: Array) -> bool:
@@ -54,7 +40,7 @@ def are_probabilities(rows: Array) -> bool:
     if not (some.min() >= 0 and some.max() <= 1):
         return False
     off = np.abs(some.sum(axis=1, dtype=np.float64) - 1)
-    return bool((off <= 1e-6).all() if some.size < 8 else is_near_one(off, some).all())
+    return bool((off <= 1e-6).all() if some.size < 8 else judge_sums(off, some)[0].all())
 
 
 def parse_json(text: bytes | str, owner: str) -> Any:
@@ -111,11 +97,11 @@ def class_labels(
     n_classes: int,
     n_rows: int | None,
     name: str = "'labels'",
-    place: Callable[[int], str] = "row {}".format,
+    row_name: Callable[[int], str] = "row {}".format,
 ) -> IntArray:
     """Check that `values` are class indices 0..K-1, one per row, and return them as int64.
 
-    Messages use `name`, and `place` to describe a row.
+    Messages use `name`, and `row_name` to describe a row.
     """
     labels = to_numpy(values, name)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -135,7 +121,7 @@ def class_labels(
         row = int(((labels < 0) | (labels >= n_classes)).argmax())
         raise InputError(
             f"'labels' must be between 0 and {n_classes - 1}, because there are {n_classes} "
-            f"classes. Got {labels[row]} in {place(row)}."
+            f"classes. Got {labels[row]} in {row_name(row)}."
         )
     return labels.astype(np.int64, copy=False)
 
@@ -148,68 +134,81 @@ def list_of_labels(values: Any) -> Array:
     return labels
 
 
+def is_integer_text(text: str) -> bool:
+    """Return whether text is an integer in plain digits.
+
+    >>> [is_integer_text(text) for text in ("7", "007", "7.0", "٧")]
+    [True, False, False, False]
+    """
+    return _INTEGER.fullmatch(text) is not None
+
+
+def labels_are_names(
+    labels: Any, class_names: Sequence[str] | None, numbers_are_names: bool = False
+) -> bool:
+    """Return whether labels are class names, not class indices: text is, and perhaps numbers."""
+    values = to_numpy(labels, "'labels'")
+    if values.dtype.kind in "iu":
+        return numbers_are_names and class_names is not None
+    if values.dtype.kind == "O":
+        return any(isinstance(label, str) for label in values.ravel().tolist())
+    return values.size > 0 and values.dtype.kind in "UT"
+
+
 def label_indices(
     labels: Any,
     class_names: Sequence[str] | None,
     n_classes: int,
     n_rows: int | None = None,
     name: str = "'labels'",
-    place: Callable[[int], str] = "row {}".format,
+    row_name: Callable[[int], str] = "row {}".format,
     *,
     numbers_are_names: bool = False,
     allow_unknown: bool = False,
 ) -> IntArray:
     """Return labels, class indices or class names, as class indices.
 
-    Messages use `name`, and `place` to describe a row. With `numbers_are_names`, integer labels are
-    class names. With `allow_unknown`, text that is not among the classes becomes `n_classes`;
+    Messages use `name`, and `row_name` to describe a row. With `numbers_are_names`, integer labels
+    are class names. With `allow_unknown`, text that is not among the classes becomes `n_classes`;
     numbers, which may be indices, and missing labels do not.
 
     >>> label_indices(["bee", "ant"], ["ant", "bee"], 2).tolist()
     [1, 0]
     """
     values = to_numpy(labels, name)
-    is_text = values.size > 0 and values.dtype.kind in "UT"
-    if values.dtype.kind == "O":
-        is_text = any(isinstance(each, str) for each in values.ravel().tolist())
-    is_number = values.dtype.kind in "iu"
-    if not is_text and not (numbers_are_names and is_number and class_names is not None):
-        return class_labels(values, n_classes, n_rows, name, place)
-    allow_unknown = allow_unknown and is_text  # numbers may merely count from another class
+    if not labels_are_names(values, class_names, numbers_are_names):
+        return class_labels(values, n_classes, n_rows, name, row_name)
+    allow_unknown = allow_unknown and values.dtype.kind in "UOT"  # numbers may count other classes
+    given = values.ravel().tolist()
     if class_names is None:
-        texts = [str(each) for each in values.ravel().tolist()]
-        row = next((i for i, each in enumerate(texts) if not _WHOLE.fullmatch(each)), 0)
+        row = next((row for row, label in enumerate(given) if not is_integer_text(str(label))), 0)
         raise InputError(
             f"{name} must be integers (class indices 0 to {n_classes - 1}), because the classes "
-            f"have no names. Got {texts[row]!r} in {place(row)}; to use names, give the data class "
-            "names: 'class_names' in the file, a named column per class, or class_names= in Python."
+            f"have no names. Got {str(given[row])!r} in {row_name(row)}; to use names, give the "
+            "data class names: 'class_names' in the file, a named column per class, or "
+            "class_names= in Python."
         )
-    index_of_name = {each: index for index, each in enumerate(class_names)}
-    if len(index_of_name) < len(class_names):
-        first = next(i for i, each in enumerate(class_names) if index_of_name[each] != i)
-        raise InputError(
-            "Class names must be unique if labels are names. Got "
-            f"{class_names[first]!r} for class {first} and class "
-            f"{index_of_name[class_names[first]]}; rename one, or give labels as class indices."
-        )
-    given = values.ravel().tolist()
-    indices = [index_of_name.get(str(each), n_classes) for each in given]
+    index_of_name = {class_name: index for index, class_name in enumerate(class_names)}
+    indices = [
+        index_of_name.get(str(label), n_classes) if isinstance(label, str | int) else n_classes
+        for label in given
+    ]
     for row, label in enumerate(given) if n_classes in indices else ():
-        is_name = isinstance(label, str) and label.strip()  # not a number, and not missing
+        is_name = isinstance(label, str) and label.strip() not in MISSING
         if indices[row] == n_classes and not (allow_unknown and is_name):
-            raise unknown_label(str(label), place(row), class_names)
+            raise unknown_label(str(label), row_name(row), class_names)
     found = np.array(indices, dtype=np.int64).reshape(values.shape)
-    return class_labels(found, n_classes + allow_unknown, n_rows, name, place)
+    return class_labels(found, n_classes + allow_unknown, n_rows, name, row_name)
 
 
-def unknown_label(label: str, place: str, class_names: Sequence[str]) -> InputError:
+def unknown_label(label: str, row_name: str, class_names: Sequence[str]) -> InputError:
     """Build the error for a label that is not among the classes."""
     close = difflib.get_close_matches(label, list(class_names), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
     hint = "; missing labels are not allowed." if label.strip() in MISSING else hint
     return InputError(
         f"Every label must be one of the {len(class_names)} class names. "
-        f"Got {label!r} in {place}{hint}"
+        f"Got {label!r} in {row_name}{hint}"
     )
 
 
@@ -326,46 +325,81 @@ def align_classes(
     return to_numpy([_as_written(values_of[each]) for each in names])
 
 
-def _no_class(values: FloatArray) -> int | None:
-    """Find the column without which the row sums to 1: likely a label or an index."""
-    rest = values.sum() - values
-    is_whole = (values == np.round(values)) & (values != 0)
-    fits = is_whole & (np.abs(rest - 1) < SUM_TOLERANCE[4])
-    if not fits.any():
-        return None
-    column = int(fits.argmax())
-    return column if (np.delete(values, column) >= 0).all() else None
+_LOGITS_HINT = "if these are logits, use from_logits=True (--logits on the command line)."
+MOST_TOP_CLASSES = 20  # of a row that has numbers for its top classes only
 
 
 def raise_bad_row(row: Array, index: int, *, logits: bool, place: str | None = None) -> NoReturn:
-    """Raise for a row that a kernel rejected; `place` names it and its file."""
+    """Raise for a row that a kernel rejected, with the cause; `place` names it and its file."""
     where = place or f"row {index}"
     values = row.astype(np.float64)
-    hint = "if these are logits, use from_logits=True (--logits on the command line)."
-    stray = _no_class(values) if np.isfinite(values).all() else None
-    if stray is not None:
-        hint = (
-            f"without column {stray}, which is {values[stray]:.6g} there, it sums to 1: that is a "
-            "label or an index, not a class; leave the column out."
-        )
-    if np.isnan(values).any():
-        found = f"NaN in {where}, class {int(np.isnan(values).argmax())}"
-    elif logits:
-        found = f"an infinite value in {where}"
-    elif np.isinf(values).any():
-        found = f"an infinite value in {where}, class {int(np.isinf(values).argmax())}"
-    elif (values < 0).any():
-        worst = int(values.argmin())
-        found = f"{values[worst]:.6g} in {where}, class {worst}"
-    else:
-        total = float(values.sum())
-        raise InputError(
-            f"Every row of 'probabilities' must sum to 1. {'R' + where[1:]} sums to {total:.6g}, "
-            f"which is off by {abs(total - 1):.3g}; {hint}"
-        )
+    infinite = np.flatnonzero(~np.isfinite(values))
+    kind = "NaN" if np.isnan(values).any() else "an infinite value"
     if logits:
-        raise InputError(f"'logits' must be finite numbers. Got {found}.")
-    raise InputError(f"'probabilities' must be numbers between 0 and 1. Got {found}; {hint}")
+        column = f", class {int(np.isnan(values).argmax())}" if kind == "NaN" else ""
+        raise InputError(f"'logits' must be finite numbers. Got {kind} in {where}{column}.")
+    rule = "'probabilities' must be numbers between 0 and 1."
+    if kind == "NaN":
+        raise InputError(
+            f"{rule} Got NaN in {where}, class {int(np.isnan(values).argmax())}: a missing value; "
+            "fill it in, or leave the row out."
+        )
+    if len(infinite):
+        raise InputError(f"{rule} Got {kind} in {where}, class {infinite[0]}; {_LOGITS_HINT}")
+    worst, total = int(values.argmin()), float(values.sum())
+    cause = _without_a_column(values) or _cause_of_sum(row, values)
+    if values[worst] < 0:
+        raise InputError(f"{rule} Got {values[worst]:.6g} in {where}, class {worst}; {cause}")
+    raise InputError(
+        f"Every row of 'probabilities' must sum to 1. {'R' + where[1:]} sums to {total:.6g}, "
+        f"which is off by {abs(total - 1):.3g}; {cause}"
+    )
+
+
+def _without_a_column(values: FloatArray) -> str | None:
+    """Name columns without which the row sums to 1: a label, an index, or the top probability."""
+    rest = values.sum() - values
+    fits = (np.abs(rest - 1) < SUM_TOLERANCE[4]) & (values != 0)
+    columns = np.flatnonzero(fits)
+    if not len(columns) or (np.delete(values, columns[0]) < 0).any():
+        return None
+    names, value = " or ".join(map(str, columns[:3])), values[columns[0]]
+    if value == round(value):
+        return (
+            f"without column {names}, which is {value:.6g} there, it sums to 1: that is a label or "
+            "an index, not a class; leave the column out."
+        )
+    return (
+        f"without column {names}, which is {value:.6g} there, it sums to 1: if that is not a "
+        "class, leave the column out."
+    )
+
+
+def _cause_of_sum(row: Array, values: FloatArray) -> str:
+    """Explain why numbers are no probabilities, as far as one row shows."""
+    total, n_zeros = float(values.sum()), int((values == 0).sum())
+    if values.min() >= 0 and abs(total - 100) <= 1:
+        return "these are percentages; divide them by 100."
+    if values.min() < 0 or values.max() > 1:
+        return _LOGITS_HINT
+    n_numbers = len(values) - n_zeros
+    if total == 0:
+        return "all its numbers are 0; leave the row out."
+    if total < 1 and n_numbers <= MOST_TOP_CLASSES and n_zeros > n_numbers:
+        return (
+            f"it has {n_numbers} numbers and {n_zeros} zeros, so these are the top classes only; "
+            "write the probabilities of all classes."
+        )
+    step, most = (float(found[0]) for found in (rounding_steps(row[None]), rounded_off(row[None])))
+    if step and abs(total - 1) < 0.5:
+        return (
+            f"numbers rounded to steps of {step:.2g} explain at most {most:.2g}; write more "
+            "digits, of all classes."
+        )
+    return (
+        "a softmax over all classes sums to 1; sigmoids, or the numbers of some of the classes, "
+        "do not."
+    )
 
 
 def _check(is_valid: bool, value: Any, name: str, owner: str, rule: str) -> None:

@@ -15,7 +15,7 @@ from inputs import read
 
 from evencover import InputError, StandardPredictor, save
 from evencover.data import as_source
-from evencover.predictors import PREDICTORS, make_predictor, method_names
+from evencover.predictors import make_predictor, method_names
 
 K = 5
 NEW_NAMESPACE, READ_ONLY = 0x20000, 1
@@ -127,7 +127,11 @@ def test_too_little_memory_is_one_sentence(made, tmp_path):
 
     arguments = ["compare", "p.npy", "--labels", "y.txt"]
     (tmp_path / "y.txt").write_text("0\n")
-    assert "memory" in sentence(command(arguments, tmp_path, before=little_memory))
+    done = command(arguments, tmp_path, before=little_memory)
+    note, error = done.said.splitlines()
+    assert done.code == 2
+    assert "by position" in note
+    assert "memory" in error
 
 
 def test_names_in_errors_are_short_and_harmless_to_terminals(tmp_path):
@@ -191,9 +195,8 @@ def test_characters_beyond_unicode_are_refused(tmp_path, key, order):
 def test_one_row_is_enough_or_refused(method):
     rows = np.full((1, 4), 0.25)
     own = {"groups": [0, 0, 1, 1]} if method == "grouped" else {}
-    of_rows = {"groups": [0]} if "row groups" in PREDICTORS[method].needs else {}
     try:
-        predictor = make_predictor(method, **own).fit(rows, [0], **of_rows)
+        predictor = make_predictor(method, **own).fit(rows, [0])
     except InputError:
         return
-    assert predictor.predict_set(rows, **of_rows).to_lists() == [[0, 1, 2, 3]]
+    assert predictor.predict_set(rows).to_lists() == [[0, 1, 2, 3]]

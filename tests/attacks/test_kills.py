@@ -27,7 +27,7 @@ COMMANDS = {
     "parquet": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.parquet"],
     "npz": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.npz"],
     "csv": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.csv"],
-    "folder": ["predict", "m.safetensors", "parts", "-o", "out/sets", "--part-format", "jsonl"],
+    "folder": ["predict", "m.safetensors", "parts", "-o", "out/sets"],
     "jsonl": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.jsonl"],
     "update": ["update", "m.safetensors", "cal.npz", "-o", "out/m.safetensors"],
     "export": ["export", "m.safetensors", "-o", "out/m.onnx"],
@@ -37,8 +37,8 @@ COMMANDS = {
     "table": ["experiment", "table", "study", "--n-avg", "5,8", "-o", "out/table.txt"],
     "figures": ["experiment", "figures", "study", "-o", "out/figures"],
 }
-# These go on where they stopped, or always overwrite; the others are told to.
-RESUMED = ("folder", "study", "figures")
+# These go on where they stopped; the others are told to overwrite.
+RESUMED = ("folder", "study")
 NEEDS = {"export": "onnx"}
 STEPS = ("fsync", "replace", "open", "unlink")  # calls of the system at which a child ends itself
 
@@ -104,7 +104,7 @@ def assert_nothing_half_written(work, expected, old):
         if name in expected:
             assert content in (expected[name], old.get(name))
         elif last.startswith("_"):
-            assert json.loads(content)  # the mark of a finished part
+            assert json.loads(content)  # the plan
         else:
             assert last.startswith(".")  # a temporary file, which nobody takes for a result
 
@@ -131,9 +131,9 @@ def test_a_kill_at_any_moment(name, work):
 
 def test_a_monitor_that_is_killed_counts_every_row_once(work):
     """At any moment: the rows are in the state, all or none; the same again counts the rest."""
-    monitor = ["monitor", "m.safetensors", "--state", "out/watch.db", "--quiet-alarms", "new.npz"]
-    rows, labels = np.load(work / "new.npy")[:300], np.arange(300) % K
-    np.savez(work / "new.npz", softmax=np.roll(rows, 1, axis=1), labels=labels)
+    monitor = ["monitor", "m.safetensors", "--state", "out/watch.db", "new.npz"]
+    rows = np.roll(np.load(work / "new.npy")[:300], 1, axis=1)
+    np.savez(work / "new.npz", softmax=rows, labels=rows.argmax(axis=1), ids=np.arange(300))
     warm(monitor, work)
     seconds, moments = command(monitor, work).seconds, random.Random("monitor")
     for _ in range(N_KILLS):
@@ -141,12 +141,14 @@ def test_a_monitor_that_is_killed_counts_every_row_once(work):
         (work / "out").mkdir()
         command(monitor, work, kill=(signal.SIGKILL, moments.uniform(0, seconds)))
         with suppress(sqlite3.Error), closing(sqlite3.connect(work / "out" / "watch.db")) as state:
-            counted = state.execute("SELECT SUM(rows) FROM blocks WHERE class >= 0").fetchone()[0]
+            counted = state.execute(
+                "SELECT SUM(rows) FROM blocks WHERE class_index >= 0"
+            ).fetchone()[0]
             assert counted in (None, 300)
         assert command(monitor, work).code == 0
         with closing(sqlite3.connect(work / "out" / "watch.db")) as state:
-            for table in ("blocks", "counts"):
-                sql = f"SELECT SUM(rows) FROM {table} WHERE class >= 0"
+            for table in ("blocks", "periods"):
+                sql = f"SELECT SUM(rows) FROM {table} WHERE class_index >= 0"
                 assert state.execute(sql).fetchone() == (300,)
 
 

@@ -16,7 +16,7 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
             *("calibrate", "cal.npz", "-o", "m.safetensors", "--method", "Clustered", "--seed", 7),
             *("--set", "gamma=0.4", "--set", "n_clusters=2", "--score", "raps"),
             *("--set", "penalty=0.1", "--set", "k_reg=2", "--set", "randomize=false"),
-            *("--alpha", 0.05, "--exact", "--no-allow-empty"),
+            *("--alpha", 0.05, "--exact", "--keep-top"),
         )
     )
     model = load("m.safetensors")
@@ -24,8 +24,8 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
     parameters = model.get_params() | {"score": "raps"}
     assert parameters == {
         **{"alpha": 0.05, "score": "raps", "gamma": 0.4, "n_clusters": 2, "exact": True},
-        **{"allow_empty": False, "from_logits": False, "temperature": 1.0, "random_state": 7},
-        **{"confidence": None, "target_prevalence": None, "floor": None, "strict_floor": False},
+        **{"keep_top": True, "from_logits": False, "temperature": 1.0, "random_state": 7},
+        **{"confidence": None, "target_prevalence": None, "floor": None},
     }
     again = evencover.ClusteredPredictor(**model.get_params())
     quietly(again, data.rows[:300], data.labels[:300])
@@ -44,8 +44,8 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
         ),
         (("--method", "clustered", "--set", "gamma=0.4", "--set", "n_clusters=2"), {"gamma": 0.4}),
         (
-            ("--method", "grouped", "--groups", "groups.txt", "--set", "over-groups=pooled"),
-            {"groups": ["a", "a", "b", "b", "c", "c"], "over_groups": "pooled"},
+            ("--method", "grouped", "--groups", "groups.txt"),
+            {"groups": ["a", "a", "b", "b", "c", "c"]},
         ),
         (
             ("--method", "standard", "--score", "pas", "--prevalence", "counts.npy"),

@@ -29,9 +29,20 @@ def test_compare_prints_a_table_and_a_reason(folder, run, data):
 
 def test_requirements_limit_the_recommendation(folder, run):
     arguments = ("compare", "cal.npz", "--methods", "standard,macro", "--scores", "softmax")
-    for limit in (("--max-size", 0.5), ("--min-coverage", 1)):
-        found = json.loads(succeeded(run(*arguments, "--n-splits", 2, *limit, "--json")).out)
-        assert found["recommended"] is found["smallest"] is None
+    limit = ("--max-size", 0.5)
+    found = json.loads(succeeded(run(*arguments, "--n-splits", 2, *limit, "--json")).out)
+    assert found["recommended"] is found["smallest"] is None
+
+
+def test_calibration_sizes_give_a_learning_curve(folder, run, data):
+    arguments = ("compare", "cal.npz", "--methods", "standard", "--scores", "softmax")
+    shown = succeeded(run(*arguments, "--n-splits", 2, "--calibration-sizes", "5,0.5,10,9999"))
+    assert_found("note: Calibration size 9999 is left out", shown.err)
+    assert_found(r"5 per class +10 per class +150 examples", shown.out)
+    few = (*arguments, "--n-splits", 2, "--calibration-sizes", "5,10")
+    found = json.loads(succeeded(run(*few, "--json", "--report", "page.html")).out)
+    assert [row["n_calibration"] for row in found["learning_curve"]] == [30, 60]
+    assert [row["n_calibration"] for row in found["candidates"]] == [60]
 
 
 def test_compare_knows_all_methods_and_scores_and_their_parameters(folder, run):

@@ -1,7 +1,7 @@
 """Every command and option has help: short, in one line, and with the names to choose from."""
 
 import pytest
-from cli.running import succeeded
+from cli.running import refused, shell, succeeded
 
 from evencover.cli.main import make_app
 from evencover.cli.options import fill_in_choices
@@ -58,7 +58,7 @@ def test_methods_and_scores_are_listed_one_per_line(run, monkeypatch, command):
 
 
 @pytest.mark.parametrize(
-    "command", ["calibrate", "predict", "evaluate", "info", "compare", "monitor", "update"]
+    "command", ["calibrate", "evaluate", "info", "compare", "monitor", "update"]
 )
 def test_input_options_are_in_a_group_of_their_own(run, command):
     text = succeeded(run(command, "--help")).out
@@ -71,3 +71,25 @@ def test_input_options_are_in_a_group_of_their_own(run, command):
 
 def test_without_a_command_there_is_help(run):
     assert "calibrate" in succeeded(run()).out
+
+
+@pytest.mark.parametrize("width", ["0", "1", "2"])
+def test_help_ends_on_a_terminal_without_width(width):
+    assert "Usage" in succeeded(shell("evaluate", "--help", COLUMNS=width)).out
+
+
+def test_a_missing_output_is_named_and_described(run, folder):
+    said = refused(run("calibrate", "cal.npz"))
+    assert "'evencover calibrate' needs --output or -o: Model to write" in said
+
+
+def test_options_do_not_multiply():
+    """An option is a promise; a rare need is a parameter in Python."""
+    arguments = [
+        argument
+        for command in commands(make_app()).values()
+        if command.default_command is not None
+        for argument in command.assemble_argument_collection()
+        if argument.names[0].startswith("-")
+    ]
+    assert len(arguments) <= 150

@@ -42,15 +42,15 @@ def test_info_lists_what_is_used_and_left_out(table, run):
 def test_keys_name_arrays_of_the_file_and_of_other_files(folder, run, data):
     np.savez("odd.npz", scores=data.rows[:300], truth=data.labels[:300], patient=np.arange(300) + 7)
     np.savez("apart.npz", truth=data.labels[:300], more=data.labels[:300])
-    np.save("p.npy", data.rows[:300])
+    np.savez("p.npz", probs=data.rows[:300], patient=np.arange(300) + 7)
     keys = ("--probabilities-key", "scores", "--labels-key", "truth", "--ids-key", "patient")
     assert "scores (300, 6)" in refused(run("calibrate", "odd.npz", "-o", "a.safetensors"))
     options = ["--method", "clustered", "--score", "aps"]
     options += ["--set", "gamma=0.4", "--set", "n_clusters=2"]
     succeeded(run("calibrate", "odd.npz", *keys, *options, "-o", "a.safetensors"))
     apart = ("--labels", "apart.npz", "--labels-key", "truth")
-    ids = ("--ids", "odd.npz", "--ids-key", "patient")
-    succeeded(run("calibrate", "p.npy", *apart, *ids, *options, "-o", "b.safetensors"))
+    ids = ("--ids-key", "patient")
+    succeeded(run("calibrate", "p.npz", *apart, *ids, *options, "-o", "b.safetensors"))
     thresholds = [
         json.loads(succeeded(run("info", f"{name}.safetensors", "--json")).out)["thresholds"]
         for name in "ab"
@@ -96,23 +96,19 @@ def outcome(run, command, *more):
     return (result.out if file is None else Path(file).read_bytes()), result.err
 
 
-@pytest.mark.parametrize("ids_in", ["the data", "a file"])
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "monitor"])
-def test_labels_with_ids_join_rows_with_ids(folder, model, run, data, command, ids_in):
+def test_labels_with_ids_join_rows_with_ids(folder, model, run, data, command):
     rows, labels = data.rows[300:], data.labels[300:]
-    Path("ids.txt").write_text("\n".join(IDS))
-    own = {"ids": IDS} if ids_in == "the data" else {}
-    more = () if own else ("--ids", "ids.txt")
     np.savez("rows.npz", probs=rows, labels=labels, ids=IDS)
     expected, noted = outcome(run, command)
     assert "matched" not in noted
-    np.savez("rows.npz", probs=rows, **own)
+    np.savez("rows.npz", probs=rows, ids=IDS)
     write_labels("labels.csv", IDS, labels)
-    found, noted = outcome(run, command, *more, "--labels", "labels.csv")
+    found, noted = outcome(run, command, "--labels", "labels.csv")
     assert found == expected
     assert len([line for line in noted.splitlines() if "matched by id" in line]) == 1
     write_labels("labels.csv", IDS, labels, "id,diagnosis")  # the only other column
-    assert outcome(run, command, *more, "--labels", "labels.csv")[0] == expected
+    assert outcome(run, command, "--labels", "labels.csv")[0] == expected
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -125,15 +121,33 @@ def test_ids_on_one_side_match_by_position_and_say_so(folder, model, run, data, 
     Path("labels.csv").write_text("\n".join(["id,label", *lines]))
     found, noted = outcome(run, command, "--labels", "labels.csv")
     assert found == expected
-    assert "matched by position: no ids in 'rows.npz'" in noted
+    assert "matched by position (300 rows): no ids in 'rows.npz'" in noted
     np.savez("rows.npz", probs=rows, ids=IDS)
     Path("labels.txt").write_text("\n".join(map(str, labels)))
     assert (
-        "matched by position: no ids in the labels"
+        "matched by position (300 rows): no ids in the labels"
         in outcome(run, command, "--labels", "labels.txt")[1]
     )
     Path("labels.txt").write_text("\n".join(map(str, labels[1:])))
     assert run(*COMMANDS[command], "--labels", "labels.txt").code == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_column_that_both_tables_share_joins_them(folder, model, run, data, command):
+    rows, labels = data.rows[300:], data.labels[300:]
+    np.savez("rows.npz", probs=rows, labels=labels, ids=IDS)
+    expected, _ = outcome(run, command)
+    order = np.random.default_rng(0).permutation(300)
+    np.savez("rows.npz", probs=rows, path=IDS)
+    write_labels("labels.csv", np.array(IDS)[order], labels[order], "path,label")
+    found, noted = outcome(run, command, "--labels", "labels.csv")
+    assert found == expected
+    assert "matched by id, the column 'path' (300 rows)." in noted
+    more = [*IDS, "stranger"]
+    write_labels("labels.csv", more, [*labels, 0], "path,label")
+    found, noted = outcome(run, command, "--labels", "labels.csv")
+    assert found == expected
+    assert noted.count("(300 rows); 1 without a row is not used") == 1
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "monitor"])
@@ -147,20 +161,6 @@ def test_ids_that_do_not_match_are_counted_and_shown(folder, model, run, data, c
         assert words in line
     write_labels("labels.csv", [*IDS, "case 7"], [*labels, 0])
     assert "case 7" in refused(run(*COMMANDS[command], "--labels", "labels.csv"))
-
-
-def test_the_group_of_each_row_joins_by_id_too(folder, run, data):
-    rows, labels = data
-    ids, groups = np.arange(600), np.where(rows.max(axis=1) > 0.5, "sure", "unsure")
-    np.savez("all.npz", probs=rows, labels=labels, ids=ids)
-    Path("groups.txt").write_text("\n".join(groups))
-    write_labels("groups.csv", ids, groups, "id,groups")
-    for file in ("groups.txt", "groups.csv"):
-        arguments = ("--method", "row-grouped", "--row-groups", file, "--force")
-        succeeded(run("calibrate", "all.npz", "-o", f"{file}.safetensors", *arguments))
-    assert (
-        Path("groups.csv.safetensors").read_bytes() == Path("groups.txt.safetensors").read_bytes()
-    )
 
 
 def test_rows_with_ids_update_a_model_without(folder, model, run, data):

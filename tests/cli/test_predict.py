@@ -17,14 +17,10 @@ def test_the_same_ids_get_the_same_sets(folder, run, data):
         run("calibrate", "cal.npz", "--method", "standard", "--score", "aps", "-o", "m.safetensors")
     )
     ids = [f"patient {place}" for place in range(300)]
-    (folder / "ids.txt").write_text("\n".join(ids))
-    (folder / "backwards.txt").write_text("\n".join(ids[::-1]))
-    np.save("backwards.npy", data.rows[300:][::-1])
-    succeeded(run("predict", "m.safetensors", "new.npy", "--ids", "ids.txt", "-o", "a.jsonl"))
-    succeeded(
-        run("predict", "m.safetensors", "backwards.npy", "--ids", "backwards.txt", "-o", "b.jsonl")
-    )
-    succeeded(run("predict", "m.safetensors", "new.npy", "-o", "c.jsonl"))
+    np.savez("new.npz", probs=data.rows[300:], ids=ids)
+    np.savez("backwards.npz", probs=data.rows[300:][::-1], ids=ids[::-1])
+    for data_file, sets_file in (("new.npz", "a"), ("backwards.npz", "b"), ("new.npy", "c")):
+        succeeded(run("predict", "m.safetensors", data_file, "-o", f"{sets_file}.jsonl"))
     a, b, c = (sets_in(f"{name}.jsonl") for name in "abc")
     assert a == b[::-1]
     assert a != c
@@ -59,12 +55,6 @@ def test_the_most_probable_class_comes_first(predict, rows):
     assert said.startswith(f"sets.parquet: 300 sets, {sets.sizes.mean():.2f} classes on average")
 
 
-def test_the_old_order_is_an_option(predict, rows):
-    predict("new.npy", "-o", "sets.parquet", "--order", "index")
-    sets = load("model.safetensors").predict_set(rows)
-    assert pq.read_table("sets.parquet")["set"].to_pylist() == [sorted(m) for m in sets.to_lists()]
-
-
 def test_probabilities_stand_beside_the_classes_and_top_keeps_the_size(predict, rows):
     predict("new.npy", "-o", "sets.jsonl", "--with-probabilities", "--top", 2)
     sets = load("model.safetensors").predict_set(rows)
@@ -74,15 +64,6 @@ def test_probabilities_stand_beside_the_classes_and_top_keeps_the_size(predict, 
     for row, each in enumerate(found):
         np.testing.assert_allclose(each["probabilities"], rows[row, each["set"]], rtol=1e-5)
     assert sets.sizes.max() > 2
-
-
-def test_ids_from_a_file_are_written(predict, rows):
-    ids = [f"patient {place}" for place in range(300)]
-    Path("ids.txt").write_text("\n".join(ids))
-    predict("new.npy", "--ids", "ids.txt", "-o", "sets.jsonl")
-    predict("new.npy", "--ids", "ids.txt", "-o", "folder", "--part-format", "jsonl")
-    assert [each["id"] for each in records("sets.jsonl")] == ids
-    assert records("folder/part-00000.jsonl") == records("sets.jsonl")
 
 
 def test_ids_that_come_with_the_data_are_kept(predict, rows):

@@ -47,27 +47,18 @@ def test_a_target_prevalence_is_a_word_or_a_file(folder, run, data, target):
 def test_temperatures(folder, run, data):
     np.savez("logits.npz", logits=np.log(data.rows[:300]), labels=data.labels[:300])
     succeeded(calibrate(run, "--temperature", "fit", data="logits.npz"))
-    assert load("m.safetensors").used_temperature != 1
+    assert load("m.safetensors").temperature_ != 1
     assert_found(r"temperature +[0-9.]+", succeeded(run("info", "m.safetensors")).out)
-    options = ("--methods", "standard", "--scores", "aps", "--n-splits", "2")
-    found = run("compare", "logits.npz", *options, "--temperatures", "0.5,1", "--json")
-    names = [row["score"] for row in json.loads(succeeded(found).out)["candidates"]]
-    assert names == ["aps at T = 0.5", "aps at T = 1"]
-    said = refused(run("compare", "logits.npz", *options, "--temperatures", "hot"))
-    assert "--temperatures" in said
 
 
 def test_sets_in_the_words_of_a_tree(model, run):
     table = [f"{name},{'low' if place < 3 else 'high'}" for place, name in enumerate(NAMES)]
     Path("tree.csv").write_text("\n".join(table), encoding="utf-8")
     tree = Taxonomy.from_file("tree.csv", NAMES)
-    options = ("--taxonomy", "tree.csv", "--parts", "1")
+    options = ("--taxonomy", "tree.csv")
     succeeded(run("predict", model, "new.npy", "-o", "sets.jsonl", *options))
     lines = [json.loads(line) for line in Path("sets.jsonl").read_text("utf-8").splitlines()]
-    assert [line["summary"] for line in lines] == [tree.describe(line["set"], 1) for line in lines]
-    succeeded(run("predict", model, "new.npy", "-o", "folder", "--part-format", "jsonl", *options))
-    (part,) = Path("folder").glob("*.jsonl")
-    assert part.read_text("utf-8") == Path("sets.jsonl").read_text("utf-8")
+    assert [line["summary"] for line in lines] == [tree.describe(line["set"]) for line in lines]
     said = refused(run("predict", model, "new.npy", "-o", "more.csv", "--taxonomy", "none.csv"))
     assert "there is no such file" in said
     assert not Path("more.csv").exists()

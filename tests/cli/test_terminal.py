@@ -180,8 +180,8 @@ def test_ctrl_c_tells_what_a_folder_holds(model, tmp_path):
         rows = np.tile(file["probs"], (300, 1))
     for number in range(6):
         np.save(tmp_path / "many" / f"{number}.npy", rows)
-    first = tmp_path / "sets" / "part-00000.jsonl"
-    arguments = ("predict", model, "many", "-o", "sets", "--part-format", "jsonl")
+    first = tmp_path / "sets" / "part-00000.parquet"
+    arguments = ("predict", model, "many", "-o", "sets")
     said, code = interrupt_when(first.exists, arguments)
     assert code == 130
     found = re.fullmatch(
@@ -189,7 +189,7 @@ def test_ctrl_c_tells_what_a_folder_holds(model, tmp_path):
         said,
     )
     assert found, said
-    assert int(found[1]) == len(list((tmp_path / "sets").glob("_part-*"))) < 6
+    assert int(found[1]) == len(list((tmp_path / "sets").glob("part-*"))) < 6
 
 
 # Completion -------------------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 """compare: the naive loop's numbers, splits as asked for, and no claim that noise could make."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import oracle
 import pytest
 from depth import IS_DEEP
 
-from evencover import APS, RAPS, InputError, Softmax, compare
+from evencover import APS, RAPS, EvencoverWarning, InputError, Softmax, compare
 from evencover.comparison import Candidate, Comparison
 from evencover.comparison.trials import calibration_split
 from evencover.evaluation import CoverageReport, Tally
@@ -28,32 +29,35 @@ def data(simulate):
     return simulate(600, 8, seed=2)
 
 
-def naive_reports(data, make, score, alpha, n_splits, **split):
+def naive_reports(data, make, score, alpha, n_splits, size):
     """Fit on the rows of each split, make the sets of the others, evaluate them."""
     everything = np.arange(len(data.labels))
     true_scores = score.true_label(*data, random_state=SEED)
     keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
-    for place in range(n_splits):
-        rows = calibration_split(data.labels, SEED, place, **split)
+    for repetition in range(n_splits):
+        rows = calibration_split(data.labels, SEED, repetition, size)
         test = np.setdiff1d(everything, rows)
-        predictor = make(alpha=alpha, score=score, random_state=SEED + place)
+        predictor = make(alpha=alpha, score=score, random_state=SEED + repetition)
         predictor.fit_scores(true_scores[rows], data.labels[rows], data.rows.shape[1], ids=rows)
-        predictor.set_params(random_state=SEED)  # the rows' own random numbers
+        fit = predictor.fit_  # with the rows' own random numbers
+        predictor.set_params(random_state=SEED)
+        parameters = {**fit.parameters, "random_state": SEED}
+        predictor.fit_ = replace(fit, parameters=parameters, given=predictor._given())
         yield predictor.evaluate(data.rows[test], data.labels[test], ids=keys[test])
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize(
-    ("split", "variant"),
+    ("sizes", "variant"),
     [
-        (split, variant)
-        for split in ({}, {"calibration_fraction": 0.7}, {"n_per_class": 25})
-        for variant in ({}, {"exact": True}, {"allow_empty": False})
-        if IS_DEEP or not (split and variant)
+        (sizes, variant)
+        for sizes in ([0.5], [10, 25, 0.7])
+        for variant in ({}, {"exact": True}, {"keep_top": True})
+        if IS_DEEP or not (len(sizes) > 1 and variant)
     ],
     ids=str,
 )
-def test_compare_is_the_naive_loop(data, split, variant):
+def test_compare_is_the_naive_loop(data, sizes, variant):
     makers = {
         StandardPredictor: lambda **p: StandardPredictor(**variant, **p),
         ClasswisePredictor: lambda **p: ClasswisePredictor(**variant, **p),
@@ -61,7 +65,7 @@ def test_compare_is_the_naive_loop(data, split, variant):
         PooledPredictor: lambda **p: PooledPredictor(strength=9.0, **variant, **p),
     }
     scores = [Softmax(), APS(), RAPS(k_reg=2)]
-    alpha = 0.3 if "allow_empty" in variant else 0.1
+    alpha = 0.3 if "keep_top" in variant else 0.1
     result = compare(
         *data,
         methods=[make() for make in makers.values()],
@@ -69,19 +73,22 @@ def test_compare_is_the_naive_loop(data, split, variant):
         alpha=alpha,
         n_splits=3,
         random_state=SEED,
-        **split,
+        calibration_sizes=sizes,
     )
+    assert [each.calibration_size for each in result.by_size] == sizes
     pairs = [(score, method) for score in scores for method in makers]
-    assert [(c.score, c.method) for c in result.candidates] == [
-        (score.name, method.method) for score, method in pairs
-    ]
-    for candidate, (score, method) in zip(result.candidates, pairs, strict=True):
-        expected = naive_reports(data, makers[method], score, alpha, 3, **split)
-        for mine, theirs in zip(candidate.reports, expected, strict=True):
-            np.testing.assert_array_equal(mine.class_counts, theirs.class_counts)
-            np.testing.assert_array_equal(mine.class_covered, theirs.class_covered)
-            np.testing.assert_array_equal(mine.size_counts, theirs.size_counts)
-            assert mine.metrics() == theirs.metrics()
+    for of_size in result.by_size:
+        assert [(c.score, c.method) for c in of_size.candidates] == [
+            (score.name, method.method) for score, method in pairs
+        ]
+        size = of_size.calibration_size
+        for candidate, (score, method) in zip(of_size.candidates, pairs, strict=True):
+            expected = naive_reports(data, makers[method], score, alpha, 3, size)
+            for mine, theirs in zip(candidate.reports, expected, strict=True):
+                np.testing.assert_array_equal(mine.class_counts, theirs.class_counts)
+                np.testing.assert_array_equal(mine.class_covered, theirs.class_covered)
+                np.testing.assert_array_equal(mine.size_counts, theirs.size_counts)
+                assert mine.metrics() == theirs.metrics()
 
 
 def test_standard_errors_are_over_splits_with_one_degree_less(data):
@@ -116,24 +123,52 @@ def test_a_score_named_twice_is_compared_once(data):
     assert len(result.candidates) == 1
 
 
-@pytest.mark.parametrize("share", [None, 0.1, 0.5, 0.75, 0.999, 1e-9])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.75, 0.999, 1e-9])
 def test_a_share_of_all_rows_calibrates(data, share):
-    rows = calibration_split(data.labels, 0, 0, calibration_fraction=share)
-    assert len(rows) == max(1, int((share or 0.5) * 600))
+    rows = calibration_split(data.labels, 0, 0, share)
+    assert len(rows) == max(1, int(share * 600))
     assert (np.diff(rows) > 0).all()
 
 
-@pytest.mark.parametrize("n", [1, 5, 10**6])
+@pytest.mark.parametrize("n", [1, 5, 10**4])
 def test_so_many_rows_of_each_class_calibrate(n):
     labels = np.repeat([0, 1, 2, 4], [40, 3, 2, 1])
-    rows = calibration_split(labels, 0, 0, n_per_class=n)
+    rows = calibration_split(labels, 0, 0, n)
     counts = np.bincount(labels[rows], minlength=5)
     # every class that has two rows keeps one to test on
     assert counts.tolist() == [min(n, 39), min(n, 2), 1, 0, 1]
+    each = calibration_split(labels, 0, 0, np.array([7, 1, 2, 0]))  # and none of what is not listed
+    assert np.bincount(labels[each], minlength=5).tolist() == [7, 1, 1, 0, 0]
+
+
+def test_a_learning_curve_has_every_candidate_at_every_size(data):
+    result = compare(*data, scores=["softmax"], n_splits=2, calibration_sizes=[30, 10], **FEW)
+    few, many = result.by_size
+    assert (few.n_calibration, many.n_calibration) == (80, 240)
+    assert [row["n_calibration"] for row in result.rows()] == [80, 80, 240, 240]
+    assert few.rows() == result.rows()[:2]
+    titles, cells = result.curve_table()
+    assert titles[2:] == ["10 per class", "30 per class"]
+    assert cells[1][3] == "{:.2f}, {:.2f}".format(
+        *(many.candidates[1].mean(metric) for metric in ("avg_size", "true_gap"))
+    )
+    assert cells[1][3] in str(result)
+    assert cells[1][3] in result._repr_html_()
+
+
+def test_sizes_that_the_data_cannot_serve_are_reported(data):
+    counts = np.bincount(data.labels)
+    some, none = int(np.median(counts)), int(counts.max())
+    with pytest.warns(EvencoverWarning, match=f"Calibration size {none} is left out"):
+        result = compare(*data, scores=["softmax"], n_splits=2, calibration_sizes=[5, none], **FEW)
+    assert [each.calibration_size for each in result.by_size] == [5]
+    few = (counts <= some).sum()
+    with pytest.warns(EvencoverWarning, match=f"{few} of 8 classes have no more than {some}"):
+        compare(*data, scores=["softmax"], n_splits=2, calibration_sizes=some, **FEW)
 
 
 def test_splits_differ_and_reach_every_row(data):
-    splits = [set(calibration_split(data.labels, 0, place)) for place in range(20)]
+    splits = [set(calibration_split(data.labels, 0, number)) for number in range(20)]
     assert len({frozenset(split) for split in splits}) == 20
     assert set.union(*splits) == set(range(600))
     overlap = np.mean([len(splits[0] & other) for other in splits[1:]])
@@ -212,19 +247,17 @@ def test_everything_can_be_read_in_every_form(data):
     [
         ({"n_splits": 1}, "'n_splits'"),
         ({"alpha": 1.2}, "'alpha'"),
-        ({"calibration_fraction": 1}, "'calibration_fraction'"),
-        ({"calibration_fraction": 0.5, "n_per_class": 3}, "'n_per_class'"),
-        ({"n_per_class": 0}, "'n_per_class'"),
-        ({"n_per_class": [1] * 3}, "'n_per_class'"),
+        ({"calibration_sizes": 1.0}, "fraction"),
+        ({"calibration_sizes": 0}, "'calibration_sizes'"),
+        ({"calibration_sizes": []}, "'calibration_sizes'"),
+        ({"calibration_sizes": np.ones(8)}, "'calibration_sizes'"),
         ({"methods": ["standrad"]}, "'standard'"),
         ({"scores": ["softmx"]}, "'softmax'"),
         ({"methods": []}, "method"),
         ({"scores": []}, "score"),
         ({"temperature": 0}, "'temperature'"),
-        ({"temperatures": [1, 2]}, "'temperatures'"),
         ({"random_state": -1}, "'random_state'"),
         ({"max_size": -1}, "'max_size'"),
-        ({"min_coverage": -1}, "'min_coverage'"),
     ],
 )
 def test_bad_parameters_are_rejected(data, arguments, name):
@@ -235,8 +268,7 @@ def test_bad_parameters_are_rejected(data, arguments, name):
 @pytest.mark.parametrize(
     ("rows", "labels", "more", "words"),
     [
-        (np.full((3, 3), 1 / 3), [0, 1, 2], {"n_per_class": 1}, "All 3 rows"),
-        (np.full((1, 3), 1 / 3), [0], {}, "All 1 rows"),
+        (np.full((1, 3), 1 / 3), [0], {}, "'calibration_sizes'"),
         (np.full((9, 3), 1 / 3), None, {}, "'labels'"),
         (iter([(np.full((9, 3), 1 / 3), [0, 1, 2] * 3)]), None, {}, "iterator"),
     ],

@@ -1,10 +1,11 @@
 """The cost counts labels: those that sets list, and what it takes to hold those they miss."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from evencover import Softmax, compare
-from evencover.comparison.cost import costs
+from evencover import Softmax, Thresholds, compare
 from evencover.comparison.trials import ScoredRows, Trial
 from evencover.data import as_source
 from evencover.predictors import make_predictor
@@ -19,6 +20,11 @@ def data(simulate):
 
 def scored(data, **more):
     return ScoredRows(as_source(*data), [Softmax()], random_state=0, **more)
+
+
+def cost_of(rows, predictor, is_test):
+    (outcome,) = rows.measure([Trial(predictor, is_test)])
+    return outcome.cost
 
 
 def by_hand(scores, labels, is_test, limits):
@@ -38,26 +44,23 @@ def by_hand(scores, labels, is_test, limits):
 def test_it_is_its_definition(data, method):
     rows = scored(data)
     predictor = make_predictor(method, alpha=ALPHA)
-    rows.calibrate(predictor, Softmax(), np.arange(200))
+    rows.calibrate(predictor, np.arange(200))
     is_test = np.arange(400) >= 200
-    trial = Trial(Softmax(), predictor, is_test)
-    sizes = [(Softmax().matrix(data.rows) <= predictor.thresholds_)[is_test].sum(axis=1).mean()]
     expected = by_hand(Softmax().matrix(data.rows), data.labels, is_test, predictor.thresholds_)
-    assert costs(rows, [trial], sizes) == [pytest.approx(expected)]
+    assert cost_of(rows, predictor, is_test) == pytest.approx(expected)
 
 
 def test_the_quantile_of_each_class_has_the_lowest_cost(data):
     """Moving one class's threshold away from its own 1 - alpha quantile costs, either way."""
     rows = scored(data)
     predictor = make_predictor("classwise", alpha=ALPHA)
-    rows.calibrate(predictor, Softmax(), np.arange(400))
+    rows.calibrate(predictor, np.arange(400))
     everyone = np.ones(400, dtype=bool)
     scores = Softmax().matrix(data.rows)
 
     def cost(thresholds):
-        predictor.thresholds_ = thresholds
-        size = (scores <= thresholds).sum(axis=1).mean()
-        return costs(rows, [Trial(Softmax(), predictor, everyone)], [size])[0]
+        predictor.fit_ = replace(predictor.fit_, thresholds=Thresholds(thresholds))
+        return cost_of(rows, predictor, everyone)
 
     best = predictor.thresholds_.copy()
     for y in range(5):
@@ -71,10 +74,9 @@ def test_the_quantile_of_each_class_has_the_lowest_cost(data):
 def test_sets_of_everything_cost_every_label(data):
     rows = scored(data)
     predictor = make_predictor("standard", alpha=ALPHA)
-    rows.calibrate(predictor, Softmax(), np.arange(200))
-    predictor.thresholds_ = np.full(5, np.inf)
-    trial = Trial(Softmax(), predictor, np.arange(400) >= 200)
-    assert costs(rows, [trial], [5.0]) == [5.0]
+    rows.calibrate(predictor, np.arange(200))
+    predictor.fit_ = replace(predictor.fit_, thresholds=Thresholds(np.full(5, np.inf)))
+    assert cost_of(rows, predictor, np.arange(400) >= 200) == 5.0
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")

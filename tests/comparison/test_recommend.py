@@ -1,110 +1,104 @@
-"""recommend(): the paper's regimes, as sentences with numbers."""
+"""recommend(): a comparison on one split, as sentences with numbers."""
 
 import numpy as np
 import pytest
 
-from evencover import ClusteredPredictor, InputError, PooledPredictor, recommend
+import evencover.data.source as source_module
+from evencover import InputError, compare, recommend
+from evencover.comparison.trials import calibration_split
+from evencover.predictors import make_predictor
+
+pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
 
-def labels_of(counts):
-    return np.repeat(np.arange(len(counts)), counts)
+def rows_of(simulate, counts):
+    """Rows with so many examples of each class."""
+    rows, labels = simulate(60 * len(counts) + 5 * sum(counts), len(counts), seed=1)
+    chosen = [np.flatnonzero(labels == index)[:n] for index, n in enumerate(counts)]
+    assert [len(each) for each in chosen] == list(counts)
+    kept = np.concatenate(chosen)
+    return rows[kept], labels[kept]
 
 
-@pytest.mark.parametrize(
-    ("counts", "regime", "paper", "method"),
-    [
-        ([5] * 100, "extremely low", "standard", "pooled"),
-        ([30] * 100, "low", "clustered", "pooled"),
-        ([12] * 100, "low", "standard", "pooled"),  # too few rows in D1
-        ([90] * 100, "high", "clustered", "pooled"),
-        ([100] * 100, "extremely high", "classwise", "classwise"),
-        ([3] * 40 + [2000] * 60, "high", "clustered", "pooled"),
-        ([30] * 3, "low", "standard", "pooled"),  # too few classes to cluster
-    ],
-)
-def test_regimes_of_the_paper(counts, regime, paper, method):
-    advice = recommend(labels_of(counts), n_classes=len(counts))
-    assert (advice.regime, advice.paper_method, advice.method) == (regime, paper, method)
+def test_the_method_with_the_lowest_cost_is_recommended(simulate):
+    rows, labels = simulate(900, 6, seed=2)
+    advice = recommend(rows, labels)
+    assert advice.costs[advice.method] == min(advice.costs.values())
+    split = compare(rows, labels, scores=["softmax"], n_splits=2)
+    assert [candidate.costs[0] for candidate in split.candidates] == list(advice.costs.values())
+    assert f"{advice.costs[advice.method]:.1f} labels per example" in advice.why
+    assert advice.method in str(advice.comparison)
 
 
-def test_boundaries_move_with_alpha():
-    counts = [100] * 50
-    assert recommend(labels_of(counts), n_classes=50, alpha=0.1).regime == "extremely high"
-    assert recommend(labels_of(counts), n_classes=50, alpha=0.05).regime == "low"
-    assert recommend(labels_of(counts), n_classes=50, alpha=0.005).regime == "extremely low"
+def test_it_may_be_standard():
+    """Classes that are all alike need no thresholds of their own."""
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(size=(2000, 300)), rng.integers(0, 300, 2000)
+    logits[np.arange(2000), labels] += 3
+    rows = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    advice = recommend(rows, labels)
+    assert advice.method == "standard"
+    assert "over all examples, not for each class" in advice.expect
 
 
-def test_the_paper_method_is_clustered_only_where_clustering_happens():
-    for counts in ([12] * 30, [12] * 100, [9] * 200, [40] * 4):
-        labels = labels_of(counts)
-        advice = recommend(labels, n_classes=len(counts))
-        if advice.paper_method == "clustered":
-            scores = np.random.default_rng(0).random(len(labels))
-            fitted = ClusteredPredictor().fit_scores(scores, labels, len(counts))
-            assert fitted.n_clusters_ >= 2
-
-
-def test_the_advice_counts_what_is_missing():
-    counts = np.array([0, 0, 40] + [150] * 20)
-    advice = recommend(labels_of(counts), n_classes=len(counts))
-    assert advice.n_rows == counts.sum()
-    assert advice.smallest_class == 0
+def test_the_advice_counts_what_is_missing(simulate):
+    counts = [0, 0, 40, *[150] * 4]
+    advice = recommend(*rows_of(simulate, counts))
+    about = advice.to_dict()
+    assert (about["n_rows"], about["smallest_class"]) == (sum(counts), 0)
     assert "260 more labels" in advice.would_change
     assert "2 classes without any" in advice.would_change
-    assert "2 of 23 classes" in advice.expect
+    assert "2 of 7 classes" in advice.expect
     first, *lines = str(advice).splitlines()
-    assert first == "Recommended: pooled + softmax"
+    assert first == f"Recommended: {advice.method} + softmax"
     parts = (advice.why, advice.expect, advice.would_change)
     assert [line[2:] for line in lines] == [line for part in parts for line in part.splitlines()]
-    assert advice.to_dict()["regime"] == advice.regime
+    at_half_alpha = recommend(*rows_of(simulate, counts), alpha=0.05)
+    assert "760 more labels would give each class 200" in at_half_alpha.would_change
+    assert "more labels" not in recommend(*rows_of(simulate, [100] * 3)).would_change
 
 
-@pytest.mark.parametrize(
-    ("labels", "more", "words"),
-    [
-        ([], {}, "one label"),
-        ([0.5], {}, "'labels'"),
-        ([0, 7], {}, "'labels'.*7"),
-        ([0, 1], {"alpha": 1.5}, "'alpha'"),
-    ],
-)
-def test_bad_labels_and_alphas_are_rejected(labels, more, words):
-    with pytest.raises(InputError, match=words):
-        recommend(labels, n_classes=5, **more)
+@pytest.mark.parametrize("per_class", [10, 20])
+def test_it_says_how_large_sets_will_be(simulate, per_class):
+    """Also those of CLASSWISE, which half of the examples would make far larger."""
+    rows, labels = simulate(6000, 30, seed=1)
+    chosen = calibration_split(labels, 0, 0, per_class)
+    advice = recommend(rows[chosen], labels[chosen])
+    assert list(advice.expected_sizes) == ["standard", "classwise", "clustered", "pooled"]
+    for method, size in advice.expected_sizes.items():
+        fitted = make_predictor(method).fit(rows[chosen], labels[chosen], ids=chosen)
+        new = np.delete(rows, chosen, axis=0)
+        assert size == pytest.approx(fitted.predict_set(new).sizes.mean(), rel=0.1)
+    size = advice.expected_sizes[advice.method]
+    assert f"about {size:.1f} of 30 classes" in advice.expect
 
 
-def test_the_balance_is_the_share_of_the_rarest_classes():
-    assert recommend(labels_of([7] * 100)).class_balance == 1
-    # of 40 classes the two rarest have 3 rows, where 2 x 100 / 40 would be even
-    counts = [1, 2] + [97 // 38] * 37 + [97 - 97 // 38 * 37]
-    assert recommend(labels_of(counts)).class_balance == pytest.approx(3 / 5)
-
-
-def test_with_probabilities_it_says_how_large_sets_will_be(simulate):
+def test_more_rows_than_one_block_are_read_as_they_come(simulate, monkeypatch, tmp_path):
     rows, labels = simulate(600, 6, seed=1)
-    advice = recommend(rows, labels)
-    assert advice.method == recommend(labels).method
-    assert set(advice.expected_sizes) == {"standard", "classwise", "pooled"}
-    fitted = PooledPredictor().fit(rows[::2], labels[::2])
-    size = fitted.predict_set(rows[1::2]).sizes.mean()
-    assert advice.expected_sizes["pooled"] == pytest.approx(size, abs=0.5)
-    assert f"about {advice.expected_sizes['pooled']:.1f} of 6 classes" in advice.expect
-    assert recommend(labels).expected_sizes == {}
+    whole = recommend(rows, labels)
+    monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", 6 * 7)
+    np.savez(tmp_path / "rows.npz", probabilities=rows, labels=labels)
+    assert recommend(tmp_path / "rows.npz").to_dict() == whole.to_dict()
 
 
 def test_alpha_may_differ_by_class_and_a_floor_is_charged_in_labels(simulate):
     rows, labels = simulate(600, 6, seed=1)
-    plain, floored = recommend(rows, labels), recommend(rows, labels, floor=0.88)
-    added = floored.expected_sizes["pooled"] - plain.expected_sizes["pooled"]
+    plain, floored = recommend(rows, labels), recommend(rows, labels, floor=0.895)
+    method = floored.method
+    added = floored.expected_sizes[method] - plain.expected_sizes[method]
     assert floored.floor_cost == pytest.approx(added)
     assert added > 0
     assert plain.floor_cost is None
     assert f"{added:.2f} labels" in floored.expect
     careful = recommend(rows, labels, alpha={0: 0.01, "default": 0.1})
-    assert careful.regime == plain.regime  # that of the median class
     assert careful.expected_sizes["standard"] > plain.expected_sizes["standard"]
 
 
-def test_rows_without_labels_are_refused(simulate):
+def test_unsuitable_data_are_rejected(simulate):
+    rows, labels = simulate(60, 6)
     with pytest.raises(InputError, match="labels"):
-        recommend(simulate(60, 6).rows)
+        recommend(rows)
+    with pytest.raises(InputError, match="4 rows"):
+        recommend(rows[:3], labels[:3])
+    with pytest.raises(InputError, match="'alpha'"):
+        recommend(rows, labels, alpha=1.5)

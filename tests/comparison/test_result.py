@@ -87,7 +87,6 @@ def test_limits_restrict_the_advice():
     small, large = candidate("small", 2, 0.89, cost=9), candidate("large", 6, 0.91, cost=5)
     assert comparison(small, large).recommended is large
     assert comparison(small, large, max_size=3).recommended is small
-    assert comparison(small, large, min_coverage=0.9).recommended is large
     nothing = comparison(small, large, max_size=1)
     assert nothing.recommended is nothing.smallest is nothing.most_even is None
     assert nothing.best is large
@@ -97,7 +96,7 @@ def test_limits_restrict_the_advice():
     assert "large + softmax" in nothing._repr_html_()
 
 
-@pytest.mark.parametrize("limits", [{}, {"max_size": 3}, {"min_coverage": 0.8}])
+@pytest.mark.parametrize("limits", [{}, {"max_size": 3}])
 def test_coverage_significantly_below_the_target_is_never_recommended(limits):
     short, right = candidate("short", 2, 0.85, cost=3), candidate("right", 4, 0.9, cost=5)
     found = comparison(short, right, **limits)

@@ -31,7 +31,6 @@ def trials_of(rows, data, **parameters):
     is_test = np.arange(300) % 3 == 0
     return [
         Trial(
-            score,
             make_predictor(method, score=score, random_state=SEED, **parameters).fit_scores(
                 rows.calibration_scores[score][:150], data.labels[:150], 7
             ),
@@ -40,6 +39,10 @@ def trials_of(rows, data, **parameters):
         for score in rows.test_scores
         for method in ("standard", "classwise")
     ]
+
+
+def tallies_of(rows, trials):
+    return [outcome.tally for outcome in rows.measure(trials)]
 
 
 def alone(trial, data):
@@ -59,33 +62,33 @@ def assert_equal(tallies, expected):
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("allow_empty", [False, True])
+@pytest.mark.parametrize("keep_top", [False, True])
 @pytest.mark.parametrize("alpha", [0.05, 0.4])
-def test_one_pass_counts_what_every_trial_alone_counts(data, alpha, exact, allow_empty):
+def test_one_pass_counts_what_every_trial_alone_counts(data, alpha, exact, keep_top):
     rows = scored(data)
-    trials = trials_of(rows, data, alpha=alpha, exact=exact, allow_empty=allow_empty)[::-1]
-    tallies = rows.tally(trials)
+    trials = trials_of(rows, data, alpha=alpha, exact=exact, keep_top=keep_top)[::-1]
+    tallies = tallies_of(rows, trials)
     assert_equal(tallies, [alone(trial, data) for trial in trials])
     assert all(tally.rows.sum() == tally.sizes.sum() == 100 for tally in tallies)
     n_empty = sum(tally.sizes[0] for tally in tallies)
-    assert n_empty > 0 if alpha == 0.4 and allow_empty else n_empty < 10
-    assert allow_empty or n_empty == 0
+    assert n_empty > 0 if alpha == 0.4 and not keep_top else n_empty < 10
+    assert not keep_top or n_empty == 0
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
-@pytest.mark.parametrize("allow_empty", [False, True])
-def test_every_method_and_score_counts_the_same_in_one_pass(data, allow_empty):
+@pytest.mark.parametrize("keep_top", [False, True])
+def test_every_method_and_score_counts_the_same_in_one_pass(data, keep_top):
     """With rank limits, and with scores whose parameters come from each trial's labels."""
     rows = scored(data, [*SCORES, *MORE], with_ranks=True)
     trials = []
-    for place, method in enumerate(method_names()):
+    for number, method in enumerate(method_names()):
         for score in rows.test_scores:
             predictor = make_predictor(
-                method, score=score, random_state=SEED, allow_empty=allow_empty, alpha=0.3
+                method, score=score, random_state=SEED, keep_top=keep_top, alpha=0.3
             )
-            rows.calibrate(predictor, score, np.arange(20 * place, 120 + 15 * place))
-            trials.append(Trial(score, predictor, np.arange(300) % 3 == 0))
-    assert_equal(rows.tally(trials), [alone(trial, data) for trial in trials])
+            rows.calibrate(predictor, np.arange(20 * number, 120 + 15 * number))
+            trials.append(Trial(predictor, np.arange(300) % 3 == 0))
+    assert_equal(tallies_of(rows, trials), [alone(trial, data) for trial in trials])
     limits = [trial.thresholds.rank_limit for trial in trials]
     assert any(limit is not None and limit.min() < 7 for limit in limits)
 
@@ -96,7 +99,7 @@ def test_a_trial_is_the_predictor_fitted_on_its_rows(data):
     some = np.arange(40, 190)
     for method in method_names():
         trial = make_predictor(method, score="pas", random_state=SEED)
-        rows.calibrate(trial, PAS(), some)
+        rows.calibrate(trial, some)
         plain = make_predictor(method, score="pas", random_state=SEED)
         plain.fit(data.rows[some], data.labels[some], ids=some)
         np.testing.assert_array_equal(trial.thresholds_, plain.thresholds_)
@@ -105,12 +108,12 @@ def test_a_trial_is_the_predictor_fitted_on_its_rows(data):
 def test_blocks_do_not_matter(data, monkeypatch):
     rows = scored(data)
     trials = trials_of(rows, data, exact=True)
-    whole = rows.tally(trials)
+    whole = tallies_of(rows, trials)
     monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", 7 * 11)
     small = scored(data)
     for score in SCORES:
         np.testing.assert_array_equal(small.test_scores[score], rows.test_scores[score])
-    assert_equal(small.tally(trials), whole)
+    assert_equal(tallies_of(small, trials), whole)
 
 
 def test_neither_do_tasks_and_ids_go_with_their_rows(data, monkeypatch, tmp_path):
@@ -124,7 +127,7 @@ def test_neither_do_tasks_and_ids_go_with_their_rows(data, monkeypatch, tmp_path
     tested = np.flatnonzero(trials[0].is_test)
     sets = [trial.predictor.predict_set(data.rows[tested], ids=ids[tested]) for trial in trials]
     sizes = [np.bincount(each.sizes, minlength=8) for each in sets]
-    np.testing.assert_array_equal([tally.sizes for tally in rows.tally(trials)], sizes)
+    np.testing.assert_array_equal([tally.sizes for tally in tallies_of(rows, trials)], sizes)
 
 
 def test_logits_are_softened_first(data):

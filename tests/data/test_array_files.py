@@ -40,7 +40,7 @@ def test_rows_labels_and_names(tmp_path, block_elements, kind, dtype):
     rows = ROWS.astype(dtype)
     path = write_arrays(tmp_path, kind, names=NAMES, probs=rows, labels=LABELS, other=np.arange(7))
     source = as_source(path)
-    assert source.class_names == NAMES
+    assert list(source.class_names) == NAMES
     assert source.logits is False
     assert_holds(source, rows)
 

@@ -22,8 +22,7 @@ def test_a_column_of_numbers_as_text(tmp_path, text):
 def test_a_column_of_names_as_text(tmp_path):
     (tmp_path / "y.txt").write_text("\n".join(np.array(NAMES)[LABELS]), encoding="utf-8")
     np.save(tmp_path / "p.npy", ROWS)
-    source = as_source(tmp_path / "p.npy", class_names=NAMES)
-    source.attach_labels(column_from_file(tmp_path / "y.txt"))
+    source = as_source(tmp_path / "p.npy", tmp_path / "y.txt", class_names=NAMES)
     assert_holds(source)
 
 

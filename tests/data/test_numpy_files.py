@@ -29,7 +29,7 @@ def test_npz_stored_or_compressed(tmp_path, block_elements, save, order, dtype):
     rows = np.asarray(ROWS, dtype=dtype, order=order)
     save(tmp_path / "p.npz", labels=LABELS, extra=np.arange(7), probs=rows, class_names=NAMES)
     source = as_source(tmp_path / "p.npz")
-    assert source.class_names == NAMES
+    assert list(source.class_names) == NAMES
     assert_holds(source, rows)
 
 
@@ -61,7 +61,6 @@ def test_logits_may_be_said_beside_the_file(tmp_path):
         ({"probs": ROWS, "logits": LOGITS}, r"probs \(23, 4\), logits \(23, 4\)"),
         ({"probs": ROWS[0]}, r"shape \(4,\)"),
         ({"probs": ROWS[:, :1]}, "at least 2 classes"),
-        ({"probs": ROWS[:0]}, "at least one row"),
         ({"probs": ROWS.astype(str)}, "real numbers"),
         ({"probs": ROWS.astype(complex)}, "real numbers"),
         ({"probs": ROWS.astype(object)}, "pickled Python objects"),

@@ -1,6 +1,7 @@
 """A source cut into parts is the same rows, and every part can travel."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from inputs import FILES, LABELS, NAMES, ROWS, K, read, write_file
 import evencover.data.source as source_module
 from evencover import InputError
 from evencover.data import as_source
+from evencover.data.source import Classes
 
 # How many parts there are if every row may be one, or if five rows make one: chunks stay whole.
 N_PARTS = {
@@ -52,9 +54,9 @@ def test_a_part_can_be_cut_again(tmp_path, monkeypatch, kind):
 def test_parts_know_what_was_said_about_the_whole(tmp_path):
     np.save(tmp_path / "p.npy", ROWS)
     source = as_source(tmp_path / "p.npy", np.array(NAMES)[LABELS], class_names=NAMES, logits=True)
-    source.watch = lambda blocks: blocks
+    source = replace(source, watch=lambda blocks: blocks)
     (part,) = assert_parts_hold(source)
-    assert part.class_names == NAMES
+    assert list(part.class_names) == NAMES
     assert part.logits is True
 
 
@@ -67,10 +69,13 @@ def test_rows_of_a_part_are_counted_from_the_start_of_the_file(tmp_path, monkeyp
     monkeypatch.setattr(source_module, "PART_ELEMENTS", 10 * K)
     labels = LABELS.copy()
     labels[21] = 7
-    part = as_source(write_file(tmp_path / "p", "parquet", labels=labels)).parts()[-1]
-    assert part.info.first_row > 0
+    path = write_file(tmp_path / "p", "parquet", labels=labels)
     with pytest.raises(InputError, match=r"Got 7 in row 21 of '.*p\.parquet'"):
-        read(part)
+        as_source(path)
+    part = as_source(path, LABELS).parts()[-1]
+    block = next(part.blocks())
+    assert block.start == part.reader.first_row > 0
+    assert block.row_name(1).startswith(f"row {block.start + 1} of ")
 
 
 def test_a_folder_has_at_least_one_part_per_file(tmp_path, monkeypatch):
@@ -83,8 +88,6 @@ def test_a_folder_has_at_least_one_part_per_file(tmp_path, monkeypatch):
 
 
 def test_names_of_the_model_reach_every_part(tmp_path):
-    """A predictor may name the classes after the source was opened."""
     np.save(tmp_path / "p.npy", ROWS)
-    source = as_source(tmp_path, np.array(NAMES)[LABELS])
-    source.set_info(class_names=NAMES)
+    source = as_source(tmp_path, np.array(NAMES)[LABELS], classes=Classes(K, NAMES))
     assert_parts_hold(source)

@@ -42,7 +42,7 @@ def test_reads_files_and_keeps_the_names(example, tmp_path):
     names = np.array([f"species {k}" for k in range(12)])
     np.savez(tmp_path / "scores.npz", softmax=rows, labels=labels, class_names=names)
     result = drop_rare_classes(tmp_path / "scores.npz", min_count=75)
-    assert result.class_names == [names[k] for k in result.kept_classes]
+    assert list(result.class_names) == [names[k] for k in result.reader.kept_classes]
     assert 2 <= result.n_classes < 12
 
 

@@ -42,24 +42,6 @@ def from_parquet(name):
     return pq.read_table(FOLDER / name).to_pylist()
 
 
-def from_samples(name):
-    """Log-likelihoods of lm-eval; the question, not the target, says which answer is right."""
-    samples = from_lines(name)
-    rows = [[float(value) for value, _ in s["filtered_resps"][: len(CLASSES)]] for s in samples]
-    return np.array(rows), [sample["doc"]["answer"] for sample in samples]
-
-
-def from_details(name):
-    details = from_parquet(name)
-    rows = [detail["model_response"]["logprobs"] for detail in details]
-    return np.array(rows), [detail["doc"]["gold_index"] for detail in details]
-
-
-def from_flat_details(name):
-    details = from_parquet(name)
-    return np.array([d["predictions"] for d in details]), [d["gold_index"][0] for d in details]
-
-
 # The file, what it holds if read by hand, whether these are logits, and the names of the classes.
 READ = {
     "cleanlab.npz": (lambda name: from_arrays(name, "pred_probs", "labels"), False, None),
@@ -71,11 +53,6 @@ READ = {
         CLASSES,
     ),
     "transformers.npz": (lambda name: from_arrays(name, "predictions", "label_ids"), True, None),
-    "lm_eval_number.jsonl": (from_samples, True, None),
-    "lm_eval_words.jsonl": (from_samples, True, None),
-    "lm_eval_mutual.jsonl": (from_samples, True, None),
-    "lighteval.parquet": (from_details, True, None),
-    "lighteval_0_10_single.parquet": (from_flat_details, True, None),
 }
 
 
@@ -90,7 +67,7 @@ def test_files_are_read_as_they_are(name):
     expected_rows, expected_labels = by_hand(name)
     np.testing.assert_array_equal(rows, expected_rows)
     assert labels.tolist() == list(expected_labels)
-    assert (source.logits, source.class_names) == (logits, names)
+    assert (source.logits, source.class_names) == (logits, names and tuple(names))
     assert StandardPredictor(alpha=0.5).fit(source).n_calibration_ == len(labels)
 
 
@@ -109,43 +86,6 @@ def test_frames_of_autogluon(ending):
     )
     np.testing.assert_allclose(rows, expected, rtol=1e-6)
     assert [source.class_names[label] for label in labels] == trees
-
-
-@pytest.mark.parametrize("name", ["lm_eval_words.jsonl", "lm_eval_mutual.jsonl"])
-def test_samples_of_lm_eval_until_0_4_2_list_their_requests(tmp_path, name):
-    path = tmp_path / name
-    with path.open("w", encoding="utf-8") as file:
-        for sample in from_lines(name):
-            asked = sample["arguments"].values()
-            sample["arguments"] = [[each["arg_0"], each["arg_1"]] for each in asked]
-            del sample["filtered_resps"]  # the same as resps
-            file.write(json.dumps(sample) + "\n")
-    rows, labels = read(as_source(path))
-    expected_rows, expected_labels = from_samples(name)
-    np.testing.assert_array_equal(rows, expected_rows)
-    assert labels.tolist() == expected_labels
-
-
-def test_samples_of_lm_eval_with_the_choices_in_the_questions_are_refused(tmp_path):
-    """As in winogrande: every choice is followed by the same words, which are the target."""
-    path = tmp_path / "samples.jsonl"
-    with path.open("w", encoding="utf-8") as file:
-        for sample in from_lines("lm_eval_words.jsonl"):
-            for kind, asked in zip(CLASSES, sample["arguments"].values(), strict=True):
-                asked |= {"arg_0": f"The {kind}", "arg_1": " grows."}
-            file.write(json.dumps(sample | {"target": "grows."}) + "\n")
-    assert_refused(path, r"must be integers .* Got 'grows\.' in row 0")
-
-
-@pytest.mark.parametrize(
-    "name", ["lm_eval_number.jsonl", "lighteval.parquet", "lighteval_0_10_single.parquet"]
-)
-def test_samples_in_a_frame_are_refused_with_the_remedy(name):
-    pd = pytest.importorskip("pandas")
-    is_lines = name.endswith("jsonl")
-    frame = pd.read_json(FOLDER / name, lines=True) if is_lines else pd.read_parquet(FOLDER / name)
-    with pytest.raises(InputError, match="pass the path of their file instead"):
-        as_source(frame)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -180,35 +120,13 @@ def test_files_of_torch(name):
     rows, labels = read(source)
     np.testing.assert_array_equal(rows, numbers.numpy())
     assert labels.tolist() == kinds.tolist()
-    assert set(source.info.used) == {"numbers", "labels"}
+    assert set(source.columns.used) == {"numbers", "labels"}
 
 
 def test_files_of_torch_with_more_than_tensors_are_refused():
     pytest.importorskip("torch")
-    with pytest.raises(InputError, match="other things than tensors"):
+    with pytest.raises(InputError, match="objects other than tensors"):
         as_source(FOLDER / "torch_with_a_module.pt")
-
-
-def test_details_of_lighteval_with_several_right_answers_are_rejected(tmp_path):
-    details = from_parquet("lighteval.parquet")
-    for detail in details:
-        detail["doc"]["gold_index"] = [detail["doc"]["gold_index"]]
-    path = tmp_path / "details.parquet"
-    pq.write_table(pa.Table.from_pylist(details), path)
-    assert read(as_source(path))[1].tolist() == from_details("lighteval.parquet")[1]
-    details[1]["doc"]["gold_index"] = [0, 2]
-    pq.write_table(pa.Table.from_pylist(details), path)
-    assert_refused(path, "'doc.gold_index'.*row 1")
-
-
-def test_details_of_lighteval_that_hold_no_numbers_are_refused(tmp_path):
-    pairs = FOLDER / "lighteval_0_10_pairs.parquet"
-    assert_refused(pairs, r"Got pairs in 'predictions', as lighteval until 0\.10 .*0\.11 or newer")
-    table = pq.read_table(pairs)  # until 0.7 every field was written as text
-    texts = {name: [str(value) for value in table[name].to_pylist()] for name in table.column_names}
-    path = tmp_path / "details.parquet"
-    pq.write_table(type(table).from_pydict(texts), path)
-    assert_refused(path, r"Got text in 'predictions', as lighteval until 0\.10")
 
 
 @pytest.mark.deep

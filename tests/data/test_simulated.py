@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evencover import InputError, compare
-from evencover.data import SIMULATED, SimulatedSource, as_source, load_simulated, source
+from evencover.data import SIMULATED, Source, as_source, load_simulated, source
 from evencover.data.simulated import (
     CENTRE_LIMIT,
     CENTRE_STEP,
@@ -24,7 +24,7 @@ PUBLISHED = {
 }
 
 
-def read(simulated_source: SimulatedSource) -> tuple[np.ndarray, np.ndarray]:
+def read(simulated_source: Source) -> tuple[np.ndarray, np.ndarray]:
     blocks = list(simulated_source.blocks())
     return np.concatenate([b.rows for b in blocks]), np.concatenate([b.labels for b in blocks])
 
@@ -48,7 +48,7 @@ def test_full_size_has_the_published_shape_and_any_of_its_rows_at_once(name: str
     full = load_simulated(name)
     assert (full.n_rows, full.n_classes) == PUBLISHED[name][:2]
     np.testing.assert_array_equal(np.sort(np.bincount(full.labels)), class_counts(SIMULATED[name]))
-    last = full.rows(full.n_rows - 5, full.n_rows)
+    last = full.reader.rows(full.n_rows - 5, full.n_rows)
     assert last.shape == (5, full.n_classes)
 
 
@@ -79,7 +79,7 @@ def test_same_bytes_with_one_thread_and_one_row_at_a_time(monkeypatch: pytest.Mo
     assert read(again)[0].tobytes() == rows.tobytes()
     np.testing.assert_array_equal(again.labels, labels)
     for row in (0, 17, 8999):
-        assert again.rows(row, row + 1).tobytes() == rows[row].tobytes()
+        assert again.reader.rows(row, row + 1).tobytes() == rows[row].tobytes()
 
 
 def test_another_seed_gives_other_rows_of_the_same_kind() -> None:
@@ -159,7 +159,7 @@ def test_simulated_cifar_behaves_as_published() -> None:
         methods=list(published),
         scores=["softmax"],
         n_splits=5,
-        calibration_fraction=50 * 100 / 30_000,
+        calibration_sizes=50 * 100 / 30_000,
     )
     for candidate in comparison.candidates:
         covgap, avg_size = published[candidate.method]

@@ -30,7 +30,6 @@ STRAY = {
     "Unnamed: 0": np.arange(N),
     "index": np.arange(N) + 3,
     "filename": [f"{i}.jpg" for i in range(N)],
-    "is_right": [True, False] * (N // 2) + [True],
     "__index_level_1__": np.arange(N) * 2,
 }
 
@@ -42,8 +41,8 @@ def test_stray_columns_are_left_out_with_a_note(tmp_path, kind, name, rows):
     given = table(kind, tmp_path, {name: STRAY[name]}, {"y_true": LABELS}, rows)
     with pytest.warns(EvencoverWarning, match=f"'{name}'"):
         source = as_source(given)
-    assert source.class_names == NAMES
-    assert list(source.info.left_out) == [name]
+    assert list(source.class_names) == NAMES
+    assert list(source.columns.left_out) == [name]
     found, labels = read(source)
     np.testing.assert_array_equal(found, rows)
     np.testing.assert_array_equal(labels, LABELS)
@@ -56,7 +55,7 @@ def test_whole_numbers_under_an_unknown_name_are_refused(tmp_path, kind):
         as_source(given)
     source = as_source(given, labels_key="truth")
     assert read(source)[1].tolist() == LABELS.tolist()
-    assert source.info.used["labels"] == "truth"
+    assert source.columns.used["labels"] == "truth"
 
 
 def test_a_pattern_names_the_classes():
@@ -64,12 +63,14 @@ def test_a_pattern_names_the_classes():
     frame = pd.DataFrame({"loss": DOUBLES[:, 0], **columns, "n": LABELS})
     with pytest.warns(EvencoverWarning, match="'loss' .not asked for., 'n'"):
         source = as_source(frame, probabilities_key="p_*")
-    assert source.class_names == list(columns)
+    assert list(source.class_names) == list(columns)
 
 
-def test_classes_may_be_called_y_and_id():
+def test_classes_may_be_called_y_and_id_if_they_are_named():
     frame = pd.DataFrame(DOUBLES, columns=["y", "id", "no", "pl"])
-    assert as_source(frame).class_names == ["y", "id", "no", "pl"]
+    assert list(as_source(frame, probabilities_key="*").class_names) == ["y", "id", "no", "pl"]
+    with pytest.warns(EvencoverWarning, match="'y' .a reserved name., 'id' .a reserved name"):
+        assert list(as_source(frame).class_names) == ["no", "pl"]
 
 
 def test_a_class_that_is_never_probable_may_be_written_as_0(tmp_path):
@@ -80,7 +81,7 @@ def test_a_class_that_is_never_probable_may_be_written_as_0(tmp_path):
 
 def test_names_twice_are_refused():
     frame = pd.DataFrame(DOUBLES, columns=["a", "b", "a", "c"])
-    with pytest.raises(InputError, match="Got 'a' twice"):
+    with pytest.raises(InputError, match="'a' for the classes 0 and 2"):
         as_source(frame)
 
 

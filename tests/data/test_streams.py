@@ -1,12 +1,14 @@
 """Blocks that somebody else makes are read like a file."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from inputs import LABELS, ROWS, assert_holds, list_array, pa, read, write_table
 
-from evencover import InputError
-from evencover.data import as_source
-from evencover.engine.blocks import blocks_of
+from evencover import InputError, PooledPredictor
+from evencover.data import as_source, load_simulated
+from evencover.data.fingerprint import Sampler
 
 
 def cut(*arrays, sizes=(1, 10, 0, 5, 7)):
@@ -50,18 +52,15 @@ def test_nested_lists_are_one_matrix():
 @pytest.mark.parametrize(
     ("blocks", "labels", "words"),
     [
-        ([], None, "at least one block"),
-        ([ROWS[:0], ROWS[:0]], None, "at least one row"),
         ([ROWS, ROWS[:, :3]], None, "must have 4 classes. Got 3 from row 23 on"),
         ([(ROWS, LABELS), ROWS], None, "labels, or none"),
         ([ROWS, (ROWS, LABELS)], None, "labels, or none"),
         ([(ROWS, LABELS[1:])], None, "22 labels for 23 rows"),
         ([(ROWS, LABELS), (ROWS, LABELS + 1)], None, "Got 4 in row 26"),
         ([ROWS[0]], None, r"shape \(4,\)"),
-        ([ROWS, ROWS], LABELS, "0 labels for 23 rows"),
+        ([ROWS, ROWS], LABELS, "23 labels for 46 rows"),
         ([ROWS], np.append(LABELS, 0), "24 labels for 23 rows"),
         (["text"], None, "must be a matrix"),
-        ([None], None, "at least one block|must be a matrix"),
     ],
 )
 def test_streams_that_break_a_rule(blocks, labels, words):
@@ -78,14 +77,82 @@ def test_errors_of_the_reader_are_not_hidden():
         read(as_source(stream()))
 
 
+def keys_of(source):
+    blocks = list(source.blocks())
+    return None if blocks[0].ids is None else np.concatenate([b.ids for b in blocks]).tolist()
+
+
+IDS = np.random.default_rng(0).permutation(len(ROWS)) + 100
+FRAME = pd.DataFrame(ROWS, columns=["a", "b", "c", "d"])
+WITH_IDS = {
+    "a dictionary": lambda rows: {"probs": ROWS[rows], "ids": IDS[rows]},
+    "a dictionary of text": lambda rows: {"probs": ROWS[rows], "id": [str(i) for i in IDS[rows]]},
+    "a frame": lambda rows: FRAME.assign(id=IDS)[rows],
+    "a frame by its index": lambda rows: FRAME.set_index(IDS)[rows],
+    "an Arrow table": lambda rows: pa.table(FRAME.assign(id=IDS)[rows]),
+    "a polars frame": lambda rows: pl.DataFrame(FRAME.assign(id=IDS)[rows]),
+    "a pair with labels": lambda rows: (FRAME.assign(id=IDS)[rows], LABELS[rows]),
+}
+
+
+@pytest.mark.parametrize("block", WITH_IDS.values(), ids=WITH_IDS)
+def test_blocks_keep_their_ids(block, block_elements):
+    blocks = [block(slice(start, start + 7)) for start in range(0, len(ROWS), 7)]
+    assert keys_of(as_source(blocks)) == keys_of(as_source(iter(blocks))) == IDS.tolist()
+    given = np.arange(len(ROWS)) + 7
+    assert keys_of(as_source(iter(blocks), ids=given)) == given.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 5, 23])
+def test_an_index_that_counts_is_not_an_id(size):
+    starts = range(0, len(ROWS), size)
+    assert keys_of(as_source(FRAME[start : start + size] for start in starts)) is None
+    again = (FRAME[start : start + size].reset_index(drop=True) for start in starts)
+    assert keys_of(as_source(again)) is None
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [{"probs": ROWS, "ids": IDS}, {"probs": ROWS}],
+        [{"probs": ROWS}, {"probs": ROWS, "ids": IDS}],
+        [{"probs": ROWS, "ids": IDS[1:]}],
+        [{"probs": ROWS, "ids": IDS / 2}],
+        [FRAME[:1], FRAME[5:]],
+        [FRAME[5:], FRAME[5:]],
+    ],
+)
+def test_ids_of_some_blocks_are_rejected(blocks):
+    with pytest.raises(InputError, match=r"ids"):
+        keys_of(as_source(iter(blocks)))
+
+
+@pytest.mark.parametrize("score", ["aps", "softmax"])
+def test_sets_do_not_depend_on_how_rows_with_ids_arrive(score):
+    source = load_simulated("cifar-100", scale=0.1)
+    p, labels, ids = source.reader.rows(0, 600), source.labels[:600], np.arange(600)[::-1] + 5
+
+    def blocks(rows, size=70):
+        starts = range(rows.start, rows.stop, size)
+        some = [slice(start, min(start + size, rows.stop)) for start in starts]
+        return ({"probs": p[part], "labels": labels[part], "ids": ids[part]} for part in some)
+
+    fit, test = slice(0, 400), slice(400, 600)
+    whole = PooledPredictor(score=score).fit(p[fit], labels[fit], ids=ids[fit])
+    streamed = PooledPredictor(score=score).fit(blocks(fit))
+    assert whole.thresholds_.tobytes() == streamed.thresholds_.tobytes()
+    assert streamed.predict_set(blocks(test)) == whole.predict_set(p[test], ids=ids[test])
+
+
 def test_the_fingerprint_knows_rows_by_their_content(tmp_path, block_elements):
     np.savez_compressed(tmp_path / "p.npz", probs=ROWS, labels=LABELS)
     write_table(tmp_path / "p.parquet", pa.table({"probs": list_array("list"), "label": LABELS}))
 
     def fingerprint(*arguments):
         source = as_source(*arguments)
-        list(blocks_of(source, fingerprint=True))
-        return source.rows_read.hexdigest()
+        sampler = Sampler(source.n_rows)
+        list(sampler.sampled(source.blocks()))
+        return sampler.result().hexdigest()
 
     mine = fingerprint(ROWS, LABELS)
     assert mine == fingerprint(tmp_path / "p.npz") == fingerprint(tmp_path / "p.parquet")

@@ -11,7 +11,7 @@ from inputs import LABELS, NAMES, ROWS, N, assert_holds, assert_refused
 
 from evencover import EvencoverWarning, InputError
 from evencover.data import as_source
-from evencover.data.open import column_from_file, ids_from_file
+from evencover.data.open import column_from_file
 from evencover.randomness import row_ids
 
 DOUBLES = ROWS.astype(np.float64)
@@ -37,7 +37,7 @@ def lines(rows=DOUBLES, labels=None, header=None):
 def test_a_header_names_classes_and_labels(tmp_path, block_elements, ending, labels):
     path = write(tmp_path / f"p.{ending}", lines(labels=labels, header=["label", *NAMES]))
     source = as_source(path)
-    assert source.class_names == NAMES
+    assert list(source.class_names) == NAMES
     assert_holds(source, DOUBLES)
 
 
@@ -60,7 +60,7 @@ def test_quotes_byte_order_marks_and_empty_lines(tmp_path):
     table = lines(header=names)
     path = write(tmp_path / "p.csv", [*table[:5], [], *table[5:]], encoding="utf-8-sig")
     source = as_source(path, LABELS)
-    assert source.class_names == names
+    assert list(source.class_names) == names
     assert_holds(source, DOUBLES)
 
 
@@ -82,8 +82,7 @@ def changed(row, cell, value):
             "Got 3 in row 9",
         ),
         (lines(DOUBLES[:, :1]), "at least 2 classes"),
-        ([["label", *NAMES]], "at least one row"),
-        ([], "at least 2 classes"),
+        ([], "at least one line"),
     ],
 )
 def test_lines_that_break_a_rule(tmp_path, table, words):
@@ -148,15 +147,10 @@ def test_ids_in_text_are_text(tmp_path):
         records = [{"id": int(each) if each == "7" else each, "p": [0.25, 0.75]} for each in ids]
         lines = [json.dumps(record) for record in records]
         (tmp_path / "p.jsonl").write_text("\n".join(lines))
-        (tmp_path / "ids.txt").write_text("\n".join(ids))
-        for found in (
-            as_source(csv).ids,
-            as_source(tmp_path / "p.jsonl").ids,
-            ids_from_file(tmp_path / "ids.txt"),
-        ):
+        for found in (as_source(csv).ids, as_source(tmp_path / "p.jsonl").ids):
             assert found.tolist() == ids
             keys.append(row_ids(found, 3)[:2].tolist())
-    assert keys == [keys[0]] * 6
+    assert keys == [keys[0]] * 4
     assert keys[0][0] == 7 != keys[0][1]
 
 

@@ -86,6 +86,12 @@ def reader_with_arrays(text, arrays, monkeypatch):
     return text, dict(arrays)
 
 
+def reader_with_sites(text, arrays, monkeypatch):
+    """The reader has the probabilities of two sites."""
+    n_rows, n_new = len(arrays["labels"]), len(arrays["new_probabilities"])
+    return text, dict(arrays, site=np.arange(n_rows) % 2, new_site=np.arange(n_new) % 2)
+
+
 def reader_with_files(text, arrays, monkeypatch):
     """The reader has a folder of Parquet files, and a bucket, which is here in memory."""
     import fsspec
@@ -155,6 +161,7 @@ def reader_with_a_network(text, arrays, monkeypatch):
 PRELUDES = {
     "README.md": reader_with_arrays,
     "docs/howto/stronger_guarantees.md": reader_with_arrays,
+    "docs/methods.md": reader_with_sites,
     "docs/files.md": reader_with_files,
     "docs/howto/cluster.md": reader_with_a_cluster,
     "docs/howto/file.md": reader_with_a_file,

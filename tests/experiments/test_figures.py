@@ -60,6 +60,10 @@ def test_the_heat_map_holds_every_gamma_and_m(tuned, tmp_path):
     assert draw_curves(tuned, "mine", exact=True) is None
     paths = write_heatmaps(tuned, tmp_path, metric="avg_size")
     assert [path.name for path in paths] == ["mine-softmax-avg_size-heatmap.png"]
+    paths = write_figures(tuned, tmp_path)
+    assert [path.name for path in paths][-1] == "mine-softmax-covgap-heatmap.png"
+    with pytest.raises(InputError, match="exists already"):
+        write_figures(tuned, tmp_path)
     figure = draw_heatmap(tuned, "mine", "softmax")
     first, second = figure.axes[:2]
     assert [ax.get_title() for ax in (first, second)] == ["n_avg = 20", "n_avg = 40"]
@@ -79,8 +83,6 @@ def test_the_classes_let_down_are_those_with_the_least_coverage(results):
     least = known[np.argsort(coverage[known], kind="stable")][0]
     labels = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
     assert labels[0] == f"class {least}"
-    bars = figure.axes[3].patches
-    assert sum(bar.get_height() for bar in bars) == len(known)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def grid_of(text, tmp_path):
 def test_the_shipped_grids_are_good():
     assert list(shipped()) == ["heatmap", "languages", "paper", "small"]
     for name in shipped():
-        assert Grid.from_toml(name).cells
+        assert Grid.from_toml(name).settings
 
 
 def test_the_paper_s_grid_is_the_paper_s():
@@ -27,7 +27,7 @@ def test_the_paper_s_grid_is_the_paper_s():
     ]  # fmt: skip
     assert grid.n_avg == [10, 20, 30, 40, 50, 75, 100, 150]
     assert grid.repetitions == 10
-    assert len(grid.cells) == 8 * 3 * 2
+    assert len(grid.settings) == 3 * 2
     # All 480 vectors of a score in one pass over the rows.
     assert len(plan(grid)) == 4 * 3
 
@@ -45,10 +45,9 @@ def test_the_paper_s_grid_is_the_paper_s():
                 ("['imagnet']", "'imagenet'"),
                 ("['gone.npz']", "gone.npz"),
                 ("['languages', 'languages']", "'languages' twice"),
-                ("[{simulated = 'imagenet', rows = 3}]", "'rows'"),
-                ("[{name = 'x'}]", "'path' or 'simulated'"),
-                ("[{simulated = 'x'}]", "'x'"),
-                ("[3]", "int"),
+                ("[{path = 'gone.npz', rows = 3}]", "'rows'"),
+                ("[{name = 'x'}]", "'path'"),
+                ("[3]", "'datasets'"),
             ]
         ),
         *(
@@ -106,7 +105,7 @@ def test_a_gamma_by_m_grid_multiplies_clustered_alone():
         datasets=["languages"], methods=["standard", "clustered"], n_avg=[10],
         gamma=[0.2, 0.5], n_clusters=[2, 3, 4],
     )  # fmt: skip
-    assert [each.parameters for each in grid.methods] == ["", *(
+    assert [each.parameters for each in grid.settings] == ["", *(
         f"gamma={gamma}, n_clusters={number}" for gamma in (0.2, 0.5) for number in (2, 3, 4)
     )]  # fmt: skip
 
@@ -120,10 +119,10 @@ def test_predictors_and_scores_of_one_s_own_are_taken():
         methods=[Mine(), ClusteredPredictor(gamma=0.3), {"name": "pooled", "exact": False}],
         scores=[APS(), RAPS(penalty=0.5), {"name": "raps", "k_reg": 2, "label": "raps 2"}],
     )  # fmt: skip
-    assert [(each.name, each.parameters, each.exact) for each in grid.methods] == [
-        ("mine", "", (False, True)),
-        ("clustered", "gamma=0.3", (False, True)),
-        ("pooled", "", (False,)),
+    assert [(each.name, each.parameters, each.predictor.exact) for each in grid.settings] == [
+        *(("mine", "", exact) for exact in (False, True)),
+        *(("clustered", "gamma=0.3", exact) for exact in (False, True)),
+        ("pooled", "", False),
     ]
     names = ["aps", "RAPS(randomize=True, penalty=0.5, k_reg=5)", "raps 2"]
     assert [each.name for each in grid.scores] == names
@@ -131,11 +130,12 @@ def test_predictors_and_scores_of_one_s_own_are_taken():
 
 def test_the_hash_sees_all_that_decides_the_numbers(make_grid, data):
     base = make_grid()
-    assert make_grid(title="another name").digest == base.digest
+    assert make_grid(title="another name").configuration["digest"] == base.configuration["digest"]
     changed = [
         make_grid(n_avg=[10]),
         make_grid(seed=8),
         make_grid(alpha=0.2),
+        make_grid(alpha=[0.1, 0.2]),
         make_grid(repetitions=4),
         make_grid(exact=False),
         make_grid(sampling="balanced"),
@@ -144,12 +144,12 @@ def test_the_hash_sees_all_that_decides_the_numbers(make_grid, data):
         make_grid(datasets=[("mine", data.rows, data.labels[::-1].copy())]),
         make_grid(datasets=[("yours", *data)]),
     ]
-    assert len({each.digest for each in [base, *changed]}) == len(changed) + 1
+    assert len({each.configuration["digest"] for each in [base, *changed]}) == len(changed) + 1
 
 
 def test_the_hash_sees_the_content_of_files(tmp_path, data):
     digests = set()
     for factor in (1.0, 1.0, 0.5):
         np.savez(tmp_path / "p.npz", softmax=data.rows**factor, labels=data.labels)
-        digests.add(Grid(datasets=[tmp_path / "p.npz"]).digest)
+        digests.add(Grid(datasets=[tmp_path / "p.npz"]).configuration["digest"])
     assert len(digests) == 2

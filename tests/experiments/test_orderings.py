@@ -12,11 +12,11 @@ pytestmark = pytest.mark.deep
 def study():
     grids = [
         Grid(
-            datasets=[{"simulated": "imagenet", "scale": 0.2}], scores=["softmax", "aps"],
+            datasets=["imagenet"], scale=0.2, scores=["softmax", "aps"],
             n_avg=[10, 20, 50, 100, 150], repetitions=10,
         ),
         Grid(
-            datasets=[{"simulated": "inaturalist", "scale": 0.1}], scores=["softmax"],
+            datasets=["inaturalist"], scale=0.1, scores=["softmax"],
             n_avg=[10, 20, 50], repetitions=10,
         ),
     ]  # fmt: skip

@@ -9,18 +9,17 @@ import sys
 import time
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from depth import size
 
 from evencover import InputError
 from evencover.experiments import Results, run
-from evencover.experiments.results import Store
+from evencover.experiments.results import locked
 
 STUDY = """
 import sys, warnings
 import evencover.experiments.runner as runner
-import pyarrow.parquet, scipy.special  # now: kills must hit the work, not an import
+import scipy.special  # now: kills must hit the work, not an import
 from evencover.experiments import Grid
 runner.VECTORS_PER_UNIT = 6
 grid = Grid.from_toml(sys.argv[1])
@@ -31,11 +30,11 @@ print("done", flush=True)
 GRID = """
 datasets = ["p.npz"]
 methods = ["standard", "classwise"]
-n_avg = [5, 8, 10, 15, 20, 30]
+n_avg = [5, 8]
+alpha = [0.05, 0.1, 0.2]
 exact = [false, true]
 repetitions = 3
 """
-TABLES = ("results.csv", "results.parquet")
 
 
 def start(grid, folder):
@@ -66,6 +65,8 @@ def test_kills_at_random_moments_change_no_byte(tmp_path, data):
     while n_kills < size(short=2, deep=30):
         before = part_times(killed)
         process = start(grid, killed)
+        while not part_times(killed):  # the first kill hits the work, however slow the machine
+            time.sleep(0.001)
         time.sleep(moments.uniform(0, duration / 6))
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
@@ -80,34 +81,25 @@ def test_kills_at_random_moments_change_no_byte(tmp_path, data):
     assert process.communicate()[0] == "done\n"
     assert process.returncode == 0
     assert before.items() <= part_times(killed).items()
-    for name in TABLES:
-        assert (killed / name).read_bytes() == (clean / name).read_bytes()
+    assert (killed / "results.csv").read_bytes() == (clean / "results.csv").read_bytes()
     assert not list(killed.rglob(".*.part"))
 
 
 def test_a_complete_study_is_not_computed_again(folder, make_grid, monkeypatch):
-    before = {name: (folder / name).read_bytes() for name in TABLES}
+    before = (folder / "results.csv").read_bytes()
     monkeypatch.setattr("evencover.experiments.runner._compute", None)
     monkeypatch.setattr("evencover.experiments.runner.ScoredRows", None)
     assert run(make_grid(), folder).is_complete
-    assert {name: (folder / name).read_bytes() for name in TABLES} == before
+    assert (folder / "results.csv").read_bytes() == before
 
 
-def test_memory_json_parquet_and_csv_hold_the_same(folder, results):
+def test_memory_json_and_csv_hold_the_same(folder, results):
     assert Results.load(folder).records == results.records
     assert Results.load(folder).classes == results.classes
-    assert pq.read_table(folder / "results.parquet").to_pylist() == results.records
     with (folder / "results.csv").open(newline="") as file:
         for text, record in zip(csv.DictReader(file), results.records, strict=True):
             assert float(text["covgap"]) == record["covgap"]
             assert text["exact"] == str(record["exact"])
-
-
-def test_without_pyarrow_there_is_the_csv(make_grid, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    run(make_grid(n_avg=[10], scores=["softmax"]), tmp_path / "out")
-    assert (tmp_path / "out" / "results.csv").exists()
-    assert not (tmp_path / "out" / "results.parquet").exists()
 
 
 def test_another_configuration_is_refused(folder, make_grid):
@@ -117,27 +109,24 @@ def test_another_configuration_is_refused(folder, make_grid):
         run(make_grid(n_avg=[10], repetitions=2), folder)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", "one digit", "another study"], ids=repr)
-def test_a_damaged_part_is_computed_again(make_grid, tmp_path, damage):
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b"{}"], ids=repr)
+def test_a_damaged_part_is_reported(make_grid, tmp_path, damage):
     grid = make_grid(n_avg=[10], scores=["softmax"])
     run(grid, tmp_path / "out")
     part = next((tmp_path / "out").glob("parts/*.json"))
     whole = part.read_bytes()
-    if damage == "one digit":
-        damage = whole.replace(b"1", b"2", 1)
-    elif damage == "another study":
-        run(make_grid(n_avg=[10], scores=["softmax"], seed=8), tmp_path / "other")
-        damage = (tmp_path / "other" / "parts" / part.name).read_bytes()
     part.write_bytes(damage)
-    with pytest.raises(InputError, match="damaged"):
-        Results.load(tmp_path / "out")
+    for read in (lambda: Results.load(tmp_path / "out"), lambda: run(grid, tmp_path / "out")):
+        with pytest.raises(InputError, match="damaged"):
+            read()
+    part.unlink()
     run(grid, tmp_path / "out")
     assert part.read_bytes() == whole
 
 
 def test_a_study_has_one_writer_at_a_time(make_grid, tmp_path):
     grid = make_grid(n_avg=[10], scores=["softmax"])
-    with Store.opened(grid, tmp_path / "out"), pytest.raises(InputError, match="Another process"):
+    with locked(grid, tmp_path / "out"), pytest.raises(InputError, match="Another process"):
         run(grid, tmp_path / "out")
 
 

@@ -14,9 +14,12 @@ from evencover import (
     GroupedPredictor,
     InputError,
     Softmax,
+    compare,
 )
-from evencover.experiments import Grid, run
-from evencover.experiments.grid import sample, sample_balanced
+from evencover.comparison.trials import calibration_split
+from evencover.experiments import Grid, make_table, run
+from evencover.experiments.figures import draw_curves
+from evencover.experiments.grid import sample
 from evencover.experiments.runner import plan
 from evencover.predictors import make_predictor
 from evencover.randomness import RandomStream, uniforms
@@ -32,7 +35,7 @@ def find(results, **wanted):
 
 
 def split(data, n_avg, repetition):
-    calibration = sample(data.labels, 12, n_avg, repetition, SEED)
+    calibration = sample(900, 12, n_avg, repetition, SEED)
     test = np.setdiff1d(np.arange(len(data.labels)), calibration)
     return calibration, test
 
@@ -55,8 +58,8 @@ def test_every_metric_is_what_the_definitions_give(results, data, score, method,
     if exact:
         keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
         coin = uniforms(SEED, RandomStream.EXACT, keys)[:, None]
-        tails = coin >= predictor.limits_.upper_probability
-        limits = np.where(tails, predictor.limits_.lower, limits)
+        tails = coin >= predictor.fit_.thresholds.upper_probability
+        limits = np.where(tails, predictor.fit_.thresholds.lower, limits)
     member = (scores <= limits)[test]
     labels = data.labels[test]
     covered = member[np.arange(len(test)), labels]
@@ -77,9 +80,10 @@ def test_every_cell_is_there_once_and_in_order(results, make_grid):
     keys = ["score", "n_avg", "method", "exact", "repetition"]
     found = [tuple(row[key] for key in keys) for row in results.records]
     assert found == [
-        (score.name, cell.n_avg, cell.method.name, cell.exact, repetition)
+        (score.name, n_avg, setting.name, setting.predictor.exact, repetition)
         for score in make_grid().scores
-        for cell in make_grid().cells
+        for n_avg in (10, 20)
+        for setting in make_grid().settings
         for repetition in range(3)
     ]
 
@@ -100,7 +104,9 @@ def test_one_repetition_has_no_standard_error(make_grid):
 def test_how_units_are_cut_does_not_matter(results, make_grid, monkeypatch):
     monkeypatch.setattr("evencover.experiments.runner.VECTORS_PER_UNIT", 5)
     assert len(plan(make_grid())) == 3 * 6
-    assert run(make_grid()).records == results.records
+    cut = run(make_grid())
+    assert sorted(map(str, cut.records)) == sorted(map(str, results.records))
+    assert len(cut.summary()) == len(results.summary())
 
 
 def test_class_coverage_is_summed_over_the_repetitions(results, data):
@@ -127,29 +133,51 @@ def _fit_quietly(predictor, data, calibration):
 
 
 def test_a_sample_is_without_replacement_and_differs_between_repetitions(data):
-    one, same, other = (sample(data.labels, 12, 20, r, SEED) for r in (0, 0, 1))
+    one, same, other = (sample(900, 12, 20, r, SEED) for r in (0, 0, 1))
     assert len(np.unique(one)) == 240
     np.testing.assert_array_equal(one, same)
     assert len(np.intersect1d(one, other)) < 150
-    nested = sample(data.labels, 12, 10, 0, SEED)
+    nested = sample(900, 12, 10, 0, SEED)
     assert not np.isin(nested, one).all()
 
 
 def test_every_row_is_as_likely_to_be_sampled(data):
     """Counts over 255 repetitions are binomial: 6 standard deviations off has p < 1e-5 (seeded)."""
-    counts = sum(
-        np.bincount(sample(data.labels, 12, 15, r, SEED), minlength=900) for r in range(255)
-    )
+    counts = sum(np.bincount(sample(900, 12, 15, r, SEED), minlength=900) for r in range(255))
     expected, share = 255 * 0.2, 0.2
     assert np.abs(counts - expected).max() < 6 * np.sqrt(255 * share * (1 - share))
 
 
 def test_balanced_sampling_takes_as_many_of_each_class(make_grid, data):
-    counts = np.bincount(data.labels[sample_balanced(data.labels, 10, 0, SEED)], minlength=12)
+    counts = np.bincount(data.labels[calibration_split(data.labels, SEED, 0, 10)], minlength=12)
     all_rows = np.bincount(data.labels, minlength=12)
     np.testing.assert_array_equal(counts, np.minimum(10, np.maximum(all_rows - 1, 0)))
     balanced = run(make_grid(sampling="balanced", n_avg=[10], scores=["softmax"]))
     assert {row["n_calibration"] for row in balanced.records} == {counts.sum()}
+
+
+def test_several_levels_are_several_studies(make_grid):
+    options = {"scores": ["softmax"], "exact": False, "n_avg": [20]}
+    both = run(make_grid(alpha=[0.1, 0.2], **options))
+    for alpha in (0.1, 0.2):
+        alone = run(make_grid(alpha=alpha, **options)).records
+        assert [row for row in both.records if row["alpha"] == alpha] == alone
+    assert "STANDARD, alpha = 0.2" in make_table(both)
+    labels = [line.get_label() for line in draw_curves(both, "mine").axes[0].lines]
+    assert labels.count("STANDARD, alpha = 0.2") == 1
+
+
+def test_the_study_has_the_costs_of_compare(make_grid, data):
+    study = run(make_grid(sampling="balanced", n_avg=[10], scores=["softmax"], exact=False))
+    methods = ["standard", "classwise", "clustered"]
+    found = compare(
+        *data, methods=methods, scores=["softmax"], calibration_sizes=10, n_splits=3,
+        random_state=SEED,
+    )  # fmt: skip
+    for candidate in found.candidates:
+        rows = [row for row in study.records if row["method"] == candidate.method]
+        assert [row["cost"] for row in rows] == list(candidate.costs)
+        assert [row["covgap"] for row in rows] == candidate.values("covgap").tolist()
 
 
 def test_too_large_sizes_are_left_out_with_a_note(make_grid):

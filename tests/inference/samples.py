@@ -7,7 +7,6 @@ import numpy as np
 
 NAMES = ["blue", "green", "grey", "red"]
 COLORS = np.array([[20, 30, 220], [30, 200, 40], [120, 125, 130], [210, 30, 20]])
-SIDE = 4
 
 # A model of pictures and one of texts, as a user would write them.
 MODEL = '''
@@ -25,16 +24,15 @@ def nameless(images):
     return pictures(images)
 
 class Prepared:
-    """The same with a step of its own for each input, which workers do."""
+    """The same, with a step of its own that threads do for one input at a time."""
     class_names = pictures.class_names
-    inputs = "images"
     def prepare(self, image):
         return np.asarray(image.resize((4, 4)), dtype=np.float32).ravel() / 255
     def __call__(self, rows):
         return np.stack(rows) @ WEIGHTS
 
 def texts(batch):
-    letters = np.array([[text.count(each) for each in "abcdefghij"] for text in batch])
+    letters = np.array([[text.count(letter) for letter in "abcdefghij"] for text in batch])
     return letters @ np.random.default_rng(6).normal(size=(10, 4))
 
 texts.class_names = pictures.class_names
@@ -51,22 +49,28 @@ def picture(label, seed):
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 
-def write_pictures(folder, n_each=5, names=NAMES):
-    """One sub-folder per class; the ids in the order in which they must come."""
+def write_pictures(folder, n_per_class=5, names=NAMES):
+    """One subfolder per class; the ids in the order in which they must come."""
     ids = []
     for label, name in enumerate(names):
         (folder / name).mkdir(parents=True)
-        for number in range(n_each):
+        for number in range(n_per_class):
             picture(label % len(NAMES), number).save(folder / name / f"{number:03d}.png")
             ids.append(f"{name}/{number:03d}.png")
     return ids
+
+
+def write_list(path, ids, folder=""):
+    """A table of paths and labels."""
+    lines = [f"{folder}{image},{image.split('/')[0]}" for image in ids]
+    path.write_text("path,label\n" + "\n".join(lines) + "\n")
 
 
 def write_texts(path, n_rows, seed=0, **more):
     """Lines of text and label, and other columns if there are any."""
     rng = np.random.default_rng(seed)
     texts = ["".join(rng.choice(list("abcdefghij "), 20)) for _ in range(n_rows)]
-    labels = [NAMES[place] for place in rng.integers(0, 4, n_rows)]
+    labels = [NAMES[index] for index in rng.integers(0, 4, n_rows)]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["text", "label", *more])
@@ -75,13 +79,19 @@ def write_texts(path, n_rows, seed=0, **more):
 
 
 def write_model(folder, text=MODEL, name="mine"):
-    """The module, and a name of it that no other test has imported."""
+    """The file of the models."""
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
     return f"{folder / name}.py"
 
 
-def own_logits(model, function, values):
-    """What the function says of each value alone, without evencover."""
+def add_function(model, text):
+    """Append a function to the file of a model."""
+    with open(model, "a", encoding="utf-8") as file:
+        file.write(f"\n\n{text}\n")
+
+
+def expected_logits(model, function, values):
+    """What the function returns for each value alone, without evencover."""
     import importlib.util
 
     spec = importlib.util.spec_from_file_location("oracle_model", model)

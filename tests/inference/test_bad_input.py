@@ -36,7 +36,7 @@ def growing(images, calls=[]):
     return np.ones((len(images), 4 + (len(calls) > 2)))
 
 def large(images):
-    return np.full((len(images), 4), 1e6)
+    return np.full((len(images), 4), 1e300)
 
 class Unready:
     def __init__(self):
@@ -77,8 +77,9 @@ def run(capsys, folder):
 @pytest.mark.parametrize(
     ("model", "data", "options", "sentence"),
     [
-        ("none.onnx", "data", (), "none.onnx': there is no such file or folder"),
-        ("notes.txt", "data", (), "notes.txt': it is none of these"),
+        ("none.onnx", "data", (), "infer_onnx.py.*none.onnx': there is no such"),
+        ("/none", "data", (), "'/none': there is no such file or folder"),
+        ("notes.txt", "data", (), "notes.txt': it is neither"),
         ("none.py:f", "data", (), "none.py"),
         ("nowhere:f", "data", (), "No module named .nowhere."),
         ("mine.py:f", "data", (), "has no attribute .f."),
@@ -86,45 +87,43 @@ def run(capsys, folder):
         ("bad.py:Unready", "data", (), "Cannot load the model .*: it raised KeyError: 'WEIGHTS'"),
         ("bad.py:number", "data", (), "must be a function. Got int"),
         ("mine.py:pictures", "nowhere", (), "'nowhere': there is no such file or folder"),
-        ("mine.py:pictures", "empty", (), "one sub-folder of images or texts per class"),
+        ("mine.py:pictures", "empty", (), "at least one of the images"),
         ("mine.py:nameless", "data", ("--class-names", "none.txt"), "'none.txt'"),
         ("mine.py:pictures", "notes.txt", (), "'notes.txt' must"),
         ("mine.py:pictures", "data", ("--device", "cuda"), "--device"),
         ("mine.py:pictures", "data", ("--batch-size", 0), "'batch_size'.* at least 1"),
         ("mine.py:pictures", "data", ("--limit", 0), "'limit'.* at least 1"),
-        ("mine.py:texts", "texts.csv", ("--input-key", "words"), "input-key.*'words'.*text, label"),
-        ("mine.py:texts", "texts.csv", ("--kind", "images"), "column of paths of images.*Got"),
+        ("mine.py:texts", "texts.csv", ("--input-key", "words"), "input_key.*'words'.*text, label"),
+        ("mine.py:nameless", "data", (), "must name its 4 classes.*--class-names"),
         ("bad.py:nan", "data", (), "nan for 'red/002.png', class 2"),
         ("bad.py:short", "data", (), r"one row per input.*\(1, 4\).* 12 inputs"),
         ("bad.py:flat", "data", (), r"one row per input.*\(12,\)"),
         ("bad.py:shape", "data", (), "12 inputs from 'blue/000.png' on: ValueError"),
-        ("bad.py:growing", "data", ("--batch-size", 4, "--class-names", "names.txt"), "Got 5"),
-        ("bad.py:large", "data", ("--dtype", "float16"), "fit into float16.*--dtype float32"),
-        ("bad.py:large", "data", ("--class-names", "texts.csv"), "class.names"),
+        ("bad.py:growing", "data", ("--batch-size", 4, "--class-names", "names.txt"), "of 4 real"),
+        ("bad.py:large", "data", (), "finite numbers. Got 1e.300"),
+        ("bad.py:flat", "texts.csv", ("--class-names", "texts.csv"), "class.names"),
     ],
 )
 def test_one_sentence_and_nothing_written(run, folder, model, data, options, sentence):
     assert_found(sentence, refused(run(model, data, *options)))
-    found = {path.name for path in (folder / "scores").glob("*")}
-    assert found <= {"_plan.json"}  # where the model changed its mind half-way
+    written = {path.name for path in (folder / "scores").glob("*")}
+    assert written <= {"_plan.json"}  # where the model changed its mind half-way
 
 
 def test_no_readable_image(run, folder):
     for path in (folder / "data").glob("*/*.png"):
         path.write_bytes(b"?")
     line = refused(run("mine.py:pictures", "data"))
-    assert_found("none of 12; the first was 'blue/000.png': cannot identify", line)
+    assert_found("no readable input. Got 'red/002.png': cannot identify", line)
 
 
-def test_strict_makes_an_unreadable_image_fatal(run, folder):
+def test_unreadable_images_are_counted(run, folder):
     (folder / "data" / "green" / "001.png").write_bytes(b"?")
-    line = refused(run("mine.py:pictures", "data", "--strict"))
-    assert_found(r"\(--strict\). Got 'green/001.png': cannot identify image", line)
     result = succeeded(run("mine.py:pictures", "data"))
     assert (
         "1 of 12 inputs could not be read; they are listed in scores/_unreadable.csv" in result.err
     )
-    assert result.out.startswith("scores: 11 rows in 1 files; accuracy ")
+    assert result.out.startswith("scores: 11 rows of logits in 1 files; accuracy ")
 
 
 def test_output_begun_with_another_model_or_other_data(run, folder):
@@ -137,10 +136,6 @@ def test_output_begun_with_another_model_or_other_data(run, folder):
     assert "12 rows" in succeeded(run("mine.py:pictures", "data", "--force")).out
     (folder / "data" / "red" / "002.png").unlink()
     assert_found("with another input;", refused(run("mine.py:pictures", "data")))
-    assert_found(
-        "another way of storing numbers",
-        refused(run("mine.py:pictures", "data", "--dtype", "float16")),
-    )
     assert len(read(folder / "scores")) == 12
 
 
@@ -229,15 +224,10 @@ def test_images_of_16_bits_are_not_cut_off(run, folder):
     assert "8 bits" in unreadable(folder)["red/deep.png"]
 
 
-@pytest.mark.parametrize("kind", ["images", "texts"])
-def test_a_pipe_is_skipped(folder, kind):
-    (folder / "words" / "red").mkdir(parents=True)
-    (folder / "words" / "red" / "a.txt").write_text("abc")
-    data, name = {"images": ("data", "pipe.png"), "texts": ("words", "pipe.txt")}[kind]
-    os.mkfifo(folder / data / "red" / name)
-    model = {"images": "mine.py:pictures", "texts": "mine.py:texts"}[kind]
-    succeeded(shell("infer", model, data, "-o", "scores"))
-    assert unreadable(folder) == {f"red/{name}": "not a regular file"}
+def test_a_pipe_is_skipped(folder):
+    os.mkfifo(folder / "data" / "red" / "pipe.png")
+    succeeded(shell("infer", "mine.py:pictures", "data", "-o", "scores"))
+    assert unreadable(folder) == {"red/pipe.png": "not a regular file"}
 
 
 def test_a_file_name_that_is_not_unicode(run, folder):
@@ -246,7 +236,7 @@ def test_a_file_name_that_is_not_unicode(run, folder):
     with open(os.fsencode(folder / "data" / "red") + b"/bad\xe9.png", "wb") as file:
         file.write(b"?")
     succeeded(run("mine.py:pictures", "data"))
-    assert read(folder / "scores").column("id").to_pylist()[-1] == r"red/caf\xe9.png"
-    assert list(unreadable(folder)) == [r"red/bad\xe9.png"]
+    assert read(folder / "scores").column("id").to_pylist()[-1] == r"red/caf\udce9.png"
+    assert list(unreadable(folder)) == [r"red/bad\udce9.png"]
     os.rename(folder / "data" / "red", os.fsencode(folder / "data") + b"/r\xe9d")
-    assert_found(r"r\\xe9d", refused(run("mine.py:pictures", "data", "--force")))
+    assert_found("udce9d", refused(run("mine.py:pictures", "data", "--force")))

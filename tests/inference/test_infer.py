@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from inference.samples import (
     NAMES,
+    add_function,
     content,
+    expected_logits,
     matrix,
-    own_logits,
     read,
+    write_list,
     write_model,
     write_pictures,
     write_texts,
@@ -21,6 +23,20 @@ from evencover.data import as_source
 from evencover.inference import infer
 from evencover.inference import run as run_module
 
+SOFTMAX = """
+def sure(images):
+    powers = np.exp(pictures(images))
+    return powers / powers.sum(1)[:, None]
+sure.class_names = pictures.class_names
+"""
+# The logits of every second batch are nonnegative and sum to 1, as probabilities do.
+CHANGING = """
+def changing(texts, calls=[]):
+    calls.append(0)
+    return np.eye(4)[[len(text) % 4 for text in texts]] - (len(calls) % 2)
+changing.class_names = pictures.class_names
+"""
+
 
 @pytest.fixture
 def pictures(tmp_path):
@@ -30,31 +46,42 @@ def pictures(tmp_path):
 
 
 def opened(data, ids):
-    return [Image.open(data / each).convert("RGB") for each in ids]
+    return [Image.open(data / image).convert("RGB") for image in ids]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
-def test_logits_are_the_models_own(tmp_path, pictures, batch_size, workers):
+def test_logits_are_the_models_own(tmp_path, pictures, monkeypatch, batch_size, threads):
+    monkeypatch.setenv("EVENCOVER_THREADS", threads)
     data, ids, model = pictures
-    to = tmp_path / "scores"
-    done = infer(f"{model}:pictures", data, to, batch_size=batch_size, workers=workers)
-    table = read(to)
-    expected = own_logits(model, "pictures", opened(data, ids))
+    done = infer(f"{model}:pictures", data, tmp_path / "scores", batch_size=batch_size)
+    table = read(tmp_path / "scores")
+    expected = expected_logits(model, "pictures", opened(data, ids))
     np.testing.assert_allclose(matrix(table), expected, rtol=1e-5, atol=1e-5)
     accuracy = (expected.argmax(axis=1) == np.repeat(range(4), 5)).mean()
-    assert done == (20, 0, 1, 0, accuracy)
+    assert done == (20, 0, 1, 0, "logits", accuracy)
     assert table.column("id").to_pylist() == ids
     assert table.column("label").to_pylist() == np.repeat(range(4), 5).tolist()
+    assert json.loads(table.schema.metadata[b"class_names"]) == NAMES
 
 
-def test_a_function_may_prepare_inputs_on_workers(tmp_path, pictures):
+def test_a_function_may_prepare_inputs_on_threads(tmp_path, pictures):
     data, _, model = pictures
     infer(f"{model}:pictures", data, tmp_path / "one")
     infer(f"{model}:Prepared", data, tmp_path / "two")
     np.testing.assert_allclose(
         matrix(read(tmp_path / "two")), matrix(read(tmp_path / "one")), rtol=1e-5, atol=1e-5
     )
+
+
+def test_a_function_may_be_given_itself(tmp_path):
+    texts, _ = write_texts(tmp_path / "texts.csv", 9)
+
+    def lengths(batch):
+        return np.array([[len(text), text.count("a"), 0, 0] for text in batch])
+
+    infer(lengths, tmp_path / "texts.csv", tmp_path / "scores", class_names=NAMES)
+    np.testing.assert_array_equal(matrix(read(tmp_path / "scores")), lengths(texts))
 
 
 def test_parts_join_to_the_same_rows(tmp_path, pictures, monkeypatch):
@@ -84,35 +111,11 @@ def test_only_missing_parts_are_made_again_with_the_same_bytes(tmp_path, picture
     assert content(to) == before
 
 
-def test_manifest_and_metadata_say_what_it_is_made_from(tmp_path, pictures):
-    data, _, model = pictures
-    to = tmp_path / "scores"
-    infer(f"{model}:pictures", data, to)
-    metadata = read(to).schema.metadata
-    assert json.loads(metadata[b"class_names"]) == NAMES
-    about = json.loads(metadata[b"model"])
-    assert about["name"].endswith("mine.py:pictures")
-    manifest = json.loads((to / "_manifest.json").read_text("utf-8"))
-    assert manifest["made_from"]["model"] == about["identity"]
-    assert (manifest["rows"], manifest["unreadable"]) == (20, 0)
-
-
 @pytest.mark.parametrize("limit", [1, 7, 500])
 def test_limit_takes_the_first(tmp_path, pictures, limit):
     data, ids, model = pictures
     infer(f"{model}:pictures", data, tmp_path / "scores", limit=limit)
     assert read(tmp_path / "scores").column("id").to_pylist() == ids[:limit]
-
-
-def test_half_precision(tmp_path, pictures):
-    data, ids, model = pictures
-    infer(f"{model}:pictures", data, tmp_path / "scores", dtype="float16")
-    expected = own_logits(model, "pictures", opened(data, ids))
-    found = matrix(read(tmp_path / "scores"))
-    assert found.dtype == np.float16
-    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
-    (block,) = as_source(tmp_path / "scores").blocks()
-    np.testing.assert_array_equal(block.rows, found)
 
 
 def test_unreadable_images_are_left_out_listed_and_counted(tmp_path, pictures, monkeypatch):
@@ -126,12 +129,10 @@ def test_unreadable_images_are_left_out_listed_and_counted(tmp_path, pictures, m
     done = infer(f"{model}:pictures", data, to, batch_size=4)
     assert (done.n_rows, done.n_unreadable) == (18, 2)
     bad = ["blue/000.png", "green/003.png"]
-    assert read(to).column("id").to_pylist() == [each for each in ids if each not in bad]
+    assert read(to).column("id").to_pylist() == [image for image in ids if image not in bad]
     lines = (to / "_unreadable.csv").read_text("utf-8").splitlines()
     assert lines[0] == "id,reason"
     assert [line.split(",")[0] for line in lines[1:]] == bad
-    manifest = json.loads((to / "_manifest.json").read_text("utf-8"))
-    assert (manifest["rows"], manifest["unreadable"]) == (18, 2)
     before = content(to)
     (to / "part-00001.parquet").unlink()
     (to / "_unreadable.csv").unlink()
@@ -161,8 +162,7 @@ def test_a_first_batch_without_any_readable_image(tmp_path, pictures, batch_size
 def test_a_flat_folder_has_no_labels(tmp_path, pictures):
     data, _, model = pictures
     assert infer(f"{model}:pictures", data / "red", tmp_path / "scores").accuracy is None
-    table = read(tmp_path / "scores")
-    assert table.column_names == ["id", "logits"]
+    assert read(tmp_path / "scores").column_names == ["id", "logits"]
     assert not as_source(tmp_path / "scores").has_labels
 
 
@@ -171,75 +171,88 @@ def test_texts_of_a_table(tmp_path):
     model = write_model(tmp_path)
     infer(f"{model}:texts", tmp_path / "texts.csv", tmp_path / "scores", batch_size=7)
     table = read(tmp_path / "scores")
-    np.testing.assert_allclose(matrix(table), own_logits(model, "texts", texts), rtol=1e-5)
+    np.testing.assert_allclose(matrix(table), expected_logits(model, "texts", texts), rtol=1e-5)
     assert table.column("id").to_pylist() == list(range(50))
-    assert [NAMES[place] for place in table.column("label").to_pylist()] == labels
+    assert [NAMES[index] for index in table.column("label").to_pylist()] == labels
 
 
-def test_probabilities_are_kept_as_such(tmp_path, pictures):
-    data, _, model = pictures
-    with open(model, "a", encoding="utf-8") as file:
-        file.write("\n\ndef sure(images):\n    e = np.exp(pictures(images))\n")
-        file.write("    return e / e.sum(1)[:, None]\n")
-    infer(f"{model}:sure", data, tmp_path / "scores", probabilities=True, class_names=NAMES)
-    source = as_source(tmp_path / "scores")
-    assert source.logits is False
-    with pytest.raises(InputError, match=r"must return logits.*--probabilities"):
-        infer(f"{model}:sure", data, tmp_path / "others", class_names=NAMES)
-    with pytest.raises(InputError, match=r"must return probabilities.*--probabilities"):
-        infer(f"{model}:pictures", data, tmp_path / "others", probabilities=True)
-
-
-def test_a_model_of_a_fixed_batch_size_gets_just_that(tmp_path, pictures):
+def test_probabilities_are_stored_as_such(tmp_path, pictures):
     data, ids, model = pictures
-    with open(model, "a", encoding="utf-8") as file:
-        file.write(
-            "\n\ndef three(images):\n    assert len(images) == 3\n    return pictures(images)\n"
-        )
-        file.write("three.batch_size = 3\nthree.class_names = pictures.class_names\n")
-    infer(f"{model}:three", data, tmp_path / "scores")
-    expected = own_logits(model, "pictures", opened(data, ids))
-    np.testing.assert_allclose(matrix(read(tmp_path / "scores")), expected, rtol=1e-5, atol=1e-5)
+    add_function(model, SOFTMAX)
+    assert infer(f"{model}:sure", data, tmp_path / "scores").column == "probs"
+    assert as_source(tmp_path / "scores").logits is False
+    found = matrix(read(tmp_path / "scores"), "probs")
+    np.testing.assert_allclose(found, expected_logits(model, "sure", opened(data, ids)), rtol=1e-5)
+
+
+def test_the_first_batch_decides_between_logits_and_probabilities(tmp_path):
+    model = write_model(tmp_path)
+    add_function(model, CHANGING)
+    write_texts(tmp_path / "texts.csv", 60)
+    done = infer(f"{model}:changing", tmp_path / "texts.csv", tmp_path / "scores", batch_size=20)
+    assert done.column == "logits"
+    assert as_source(tmp_path / "scores").logits is True
 
 
 @pytest.mark.parametrize(("batch_size", "max_rows"), [(3, 7), (64, 7), (64, 4096)])
 def test_no_input_is_inferred_twice(tmp_path, pictures, monkeypatch, batch_size, max_rows):
     data, ids, model = pictures
-    with open(model, "a", encoding="utf-8") as file:
-        file.write("\n\ndef counting(images):\n")
-        file.write(f"    with open({str(tmp_path / 'n')!r}, 'a') as file:\n")
-        file.write("        file.write('.' * len(images))\n    return pictures(images)\n")
-        file.write("counting.class_names = pictures.class_names\n")
+    counter = tmp_path / "n"
+    add_function(
+        model,
+        f"def counting(images):\n    with open({str(counter)!r}, 'a') as file:\n"
+        "        file.write('.' * len(images))\n    return pictures(images)\n"
+        "counting.class_names = pictures.class_names",
+    )
     monkeypatch.setattr(run_module, "MAX_ROWS", max_rows)
     infer(f"{model}:counting", data, tmp_path / "scores", batch_size=batch_size)
     assert read(tmp_path / "scores").column("id").to_pylist() == ids
-    n_inferred = (tmp_path / "n").stat().st_size
+    n_inferred = counter.stat().st_size
     assert n_inferred == 20 + (20 if batch_size > max_rows else 0)  # one batch beyond a part
+
+
+def test_images_are_turned_upright(tmp_path):
+    """A photograph with EXIF orientation 6 is stored on its side."""
+    upright = Image.fromarray(np.arange(4 * 8 * 3, dtype=np.uint8).reshape(8, 4, 3))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "data" / "red").mkdir(parents=True)
+    stored = upright.transpose(Image.Transpose.ROTATE_90)
+    stored.save(tmp_path / "data" / "red" / "a.png", exif=exif)
+    shapes = []
+
+    def remember(images):
+        shapes.extend(np.asarray(image) for image in images)
+        return np.zeros((len(images), 4))
+
+    infer(remember, tmp_path / "data", tmp_path / "scores", class_names=NAMES)
+    np.testing.assert_array_equal(shapes[0], np.asarray(upright))
 
 
 def test_an_image_named_in_a_table_is_part_of_the_input(tmp_path, pictures):
     data, ids, model = pictures
-    lines = [f"data/{each},{each.split('/')[0]}" for each in ids]
-    (tmp_path / "list.csv").write_text("path,label\n" + "\n".join(lines) + "\n")
+    write_list(tmp_path / "list.csv", ids, "data/")
     infer(f"{model}:pictures", tmp_path / "list.csv", tmp_path / "scores")
     (data / ids[3]).write_bytes((data / ids[-1]).read_bytes())
     with pytest.raises(InputError, match="another input"):
         infer(f"{model}:pictures", tmp_path / "list.csv", tmp_path / "scores")
 
 
-def test_the_version_of_pillow_counts_for_images(tmp_path, pictures, monkeypatch):
+def test_a_function_may_state_what_its_weights_are(tmp_path, pictures, monkeypatch):
     data, _, model = pictures
-    infer(f"{model}:pictures", data, tmp_path / "scores")
-    monkeypatch.setattr("PIL.__version__", "9.0")
-    with pytest.raises(InputError, match="version"):
-        infer(f"{model}:pictures", data, tmp_path / "scores")
+    add_function(model, "import os\nPrepared.identity = os.environ['WEIGHTS']")
+    monkeypatch.setenv("WEIGHTS", "one")
+    infer(f"{model}:Prepared", data, tmp_path / "scores")
+    monkeypatch.setenv("WEIGHTS", "two")
+    with pytest.raises(InputError, match="another model"):
+        infer(f"{model}:Prepared", data, tmp_path / "scores")
 
 
-def test_the_device_counts(tmp_path, pictures):
-    data, _, model = pictures
-    with open(model, "a", encoding="utf-8") as file:
-        file.write("\n\ndef placed(images, device=None):\n    return pictures(images)\n")
-        file.write("placed.class_names = pictures.class_names\n")
-    infer(f"{model}:placed", data, tmp_path / "scores", device="cpu")
-    with pytest.raises(InputError, match="another device"):
-        infer(f"{model}:placed", data, tmp_path / "scores", device="cuda")
+def test_a_forced_run_leaves_no_list_of_the_run_before(tmp_path, pictures):
+    data, ids, model = pictures
+    whole = (data / ids[0]).read_bytes()
+    (data / ids[0]).write_bytes(b"no picture")
+    assert infer(f"{model}:pictures", data, tmp_path / "scores").n_unreadable == 1
+    (data / ids[0]).write_bytes(whole)
+    assert infer(f"{model}:pictures", data, tmp_path / "scores", force=True).n_unreadable == 0
+    assert not (tmp_path / "scores" / "_unreadable.csv").exists()

@@ -20,7 +20,7 @@ WEIGHTS = np.random.default_rng(1).normal(size=(10, 4100))
 
 def slow(batch):
     time.sleep(0.004)
-    return np.array([[text.count(each) for each in "abcdefghij"] for text in batch]) @ WEIGHTS
+    return np.array([[text.count(letter) for letter in "abcdefghij"] for text in batch]) @ WEIGHTS
 
 slow.class_names = ["blue", "green", "grey", "red", *map(str, range(4096))]
 """
@@ -32,7 +32,7 @@ def command(tmp_path):
     write_texts(tmp_path / "texts.csv", size(2100, 9000))
     model = write_model(tmp_path, SLOW, "slow_model")
     data = tmp_path / "texts.csv"
-    return ["infer", f"{model}:slow", data, "--batch-size", 64, "--dtype", "float16", "-o"]
+    return ["infer", f"{model}:slow", data, "--batch-size", 64, "-o"]
 
 
 def killed_after(seconds, arguments):
@@ -58,7 +58,7 @@ def test_killed_at_random_and_finished(tmp_path, command):
     succeeded(shell(*command, tmp_path / "whole"))
     whole_time = time.monotonic() - begun
     expected = content(tmp_path / "whole")
-    assert len(expected) > 4
+    assert len(expected) >= 4  # the plan and three partitions
     chance = random.Random(3)
     n_kills, run = 0, 0
     while n_kills < size(1, 20):

@@ -17,7 +17,7 @@ import numpy as np
 
 def slow(batch):
     time.sleep(0.02)
-    return np.array([[text.count(each) for each in "abcdefghij"] for text in batch])
+    return np.array([[text.count(letter) for letter in "abcdefghij"] for text in batch])
 """
 
 
@@ -62,5 +62,5 @@ def test_a_bar_with_rate_and_time_left_and_an_interruption(tmp_path, command):
     assert bar.search(shown)
     assert re.search(r"interrupted; 1 of 3 files are in '.*scores'", shown)
     result = succeeded(shell(*command))
-    assert "9000 rows in 3 files, 1 of them there already" in result.out
+    assert "9000 rows of logits in 3 files, 1 of them there already" in result.out
     assert len(read(tmp_path / "scores")) == 9000

@@ -56,8 +56,8 @@ def all_same_bits(rng, rows, logits=False, temperature=1.0, scores=SCORES, kinds
         same_bits("true_label_scores", *given, labels, **options)
         same_bits("score_matrix", *given, **options)
         for each in [*thresholds, ranked[-1], few]:
-            for allow_empty in (True, False):
-                more = {"allow_empty": allow_empty, **options}
+            for keep_top in (True, False):
+                more = {"keep_top": keep_top, **options}
                 same_bits("prediction_sets", *given, each, **more)
                 same_bits("set_coverage", *given, labels, each, **more)
         for vectors in [

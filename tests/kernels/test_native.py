@@ -102,7 +102,7 @@ def test_any_small_matrix(rows, seed):
         given = (score.kernel, rows, draws_of(rng, score, len(rows)))
         scores = reference.score_matrix(*given, **PLAIN)
         thresholds = Thresholds(scores[rng.integers(len(rows))].copy())
-        same_bits("prediction_sets", *given, thresholds, allow_empty=True, **PLAIN)
+        same_bits("prediction_sets", *given, thresholds, keep_top=False, **PLAIN)
 
 
 @pytest.mark.parametrize("score", SCORES, ids=repr)
@@ -114,7 +114,7 @@ def test_thresholds_next_to_a_score(score):
         for limit in scores[np.arange(30), rng.integers(60, size=30)]:
             for near in (np.nextafter(limit, -np.inf), limit, np.nextafter(limit, np.inf)):
                 thresholds = Thresholds(np.full(60, near))
-                same_bits("prediction_sets", *given, thresholds, allow_empty=True, **PLAIN)
+                same_bits("prediction_sets", *given, thresholds, keep_top=False, **PLAIN)
 
 
 def test_any_memory_layout(tmp_path):
@@ -162,9 +162,9 @@ def test_several_threads_at_once():
     rng = np.random.default_rng(6)
     rows = softmax_rows(rng, 400, 200)
     arguments = (APS().kernel, rows, Draws(6, 1, 2), random_thresholds(rng, 200, "pair"))
-    expected = reference.prediction_sets(*arguments, allow_empty=True, **PLAIN)
+    expected = reference.prediction_sets(*arguments, keep_top=False, **PLAIN)
     with ThreadPoolExecutor(4) as pool:
-        ask = partial(native.prediction_sets, *arguments, allow_empty=True, **PLAIN)
+        ask = partial(native.prediction_sets, *arguments, keep_top=False, **PLAIN)
         for asked in [pool.submit(ask) for _ in range(80)]:
             assert_same(asked.result(), expected)
 

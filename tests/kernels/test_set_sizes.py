@@ -32,7 +32,7 @@ def test_hundreds_of_vectors_at_once(score, maker):
 
 
 def sizes_one_by_one(given, vectors):
-    sets = [reference.prediction_sets(*given, v, allow_empty=True, **PLAIN)[0] for v in vectors]
+    sets = [reference.prediction_sets(*given, v, keep_top=False, **PLAIN)[0] for v in vectors]
     return np.stack(sets, axis=1)
 
 

@@ -13,8 +13,6 @@ from evencover.monitoring.evidence import (
     difference_log_e,
     log_mean_e,
     raised,
-    rank_test,
-    ranks_within,
     shortfall_log_e,
     urn_log_e,
 )
@@ -172,21 +170,6 @@ def test_limits_are_the_promises_that_no_bet_refuses():
                 assert shortfall_log_e(own[[y]], other[[y]], inside)[0] < log(20)
 
 
-@pytest.mark.parametrize("n_groups", [2, 5])
-@pytest.mark.parametrize("ties", [1, 7])
-def test_the_rank_test_is_that_of_scipy(n_groups, ties):
-    from scipy.stats import kruskal
-
-    rng = np.random.default_rng(n_groups)
-    groups = rng.integers(0, n_groups, 80)
-    values = (rng.normal(size=80) + 0.3 * groups).round(2) // (0.1 * ties)
-    expected = kruskal(*(values[groups == g] for g in range(n_groups))).pvalue
-    assert rank_test(groups, values, 1) == pytest.approx(expected)
-    some = np.append(groups, 99), np.append(values, 1e9)
-    assert rank_test(*some, 2) == pytest.approx(expected)
-    assert rank_test(groups, np.ones(80), 1) == 1
-
-
 def test_what_came_before_a_restart_is_no_evidence_of_a_shift():
     """In the history of all labels the bet after a restart is fair, however one stops.
 
@@ -209,18 +192,3 @@ def test_what_came_before_a_restart_is_no_evidence_of_a_shift():
             gain[knows] += chance * exp(urn_log_e(*given, earlier)[0])
     assert sum(fair.values()) == pytest.approx(1)
     assert gain[True] <= 1 < gain[False]
-
-
-def test_delays_that_change_over_time_with_coverage_are_no_difference():
-    """Both have a trend over 20 days, and are independent within each: p-values stay uniform."""
-    rng = np.random.default_rng(9)
-    p_values, naive = [], []
-    for _ in range(200):
-        day = rng.integers(0, 20, 600)
-        covered = (rng.random(600) < 0.95 - 0.02 * day).astype(int)
-        delay = rng.exponential(1 + 0.2 * day)
-        p_values.append(rank_test(covered, ranks_within(day, delay), 10))
-        naive.append(rank_test(covered, delay, 10))
-    assert np.mean(np.array(p_values) < 0.05) < 0.1
-    assert np.mean(np.array(p_values) < 0.5) == pytest.approx(0.5, abs=0.12)
-    assert np.mean(np.array(naive) < 0.05) > 0.5

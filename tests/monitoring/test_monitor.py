@@ -1,5 +1,6 @@
 """The monitor: counts that add up, tests and their results, and what is rejected."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -15,14 +16,15 @@ from evencover import (
     EvencoverWarning,
     InputError,
     PooledPredictor,
-    RowGroupedPredictor,
     StandardPredictor,
 )
 from evencover.monitoring import summary
 from evencover.monitoring.evidence import block_of, shortfall_log_e, urn_log_e
 from evencover.predictors import make_predictor, method_names
+from evencover.randomness import RandomStream, random_order, row_ids
 
 K = 5
+NOW = {"period": "now"}
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
 
@@ -41,6 +43,38 @@ def new(data):
     return data.rows[400:], data.labels[400:], [f"row {n}" for n in range(500)]
 
 
+def updated(predictor, rows, labels, **how):
+    """The snapshot of a monitor that counted rows."""
+    monitor = CoverageMonitor(predictor)
+    monitor.update(rows, labels, **how)
+    return monitor.snapshot()
+
+
+def observed(predictor, *batches, reference=None):
+    """A monitor that recorded batches of rows with ids."""
+    monitor = CoverageMonitor(predictor)
+    if reference is not None:
+        monitor.observe(reference, reference=True)
+    for rows, ids in batches:
+        monitor.observe(rows, ids=ids, **NOW)
+    return monitor
+
+
+def arrival(n_rows, ids=None):
+    """The order in which rows of one call count."""
+    keys = np.arange(n_rows, dtype=np.uint64) if ids is None else row_ids(ids, n_rows)
+    return random_order(0, RandomStream.EVIDENCE, keys)
+
+
+def assert_same_evidence(found, expected):
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.covered, expected.covered)
+    np.testing.assert_allclose(found.log_e_values, expected.log_e_values)
+    np.testing.assert_allclose(found.shift_log_e_values, expected.shift_log_e_values)
+    assert found.overall.e_value == pytest.approx(expected.overall.e_value)
+    assert found.periods == expected.periods
+
+
 def naive_restarts(hits, e_value):
     """E_t of the formula, block by block, with an e-value of the hits since a restart."""
     blocks = block_of(np.arange(len(hits)))
@@ -52,8 +86,8 @@ def naive_restarts(hits, e_value):
 
 def below(target):
     def e_value(hits, start):
-        own = hits[start:]
-        counts = np.array([own.sum()]), np.array([(~own).sum()])
+        later = hits[start:]
+        counts = np.array([later.sum()]), np.array([(~later).sum()])
         return float(np.exp(shortfall_log_e(*counts, target)[0]))
 
     return e_value
@@ -64,126 +98,201 @@ def below(target):
 def test_every_method_is_watched(data, method, score):
     fitted = make_predictor(method, score=score).fit(data.rows[:400], data.labels[:400])
     rows, labels = data.rows[400:], data.labels[400:]
-    monitor = CoverageMonitor(fitted).update(rows, labels)
-    sets = fitted.predict_set(rows)
-    covered = np.bincount(labels[sets.contains(labels)], minlength=K)
-    np.testing.assert_array_equal(monitor.rows, np.bincount(labels, minlength=K))
-    np.testing.assert_array_equal(monitor.covered, covered)
+    found = updated(fitted, rows, labels)
+    is_covered = fitted.predict_set(rows).contains(labels)
+    np.testing.assert_array_equal(found.rows, np.bincount(labels, minlength=K))
+    np.testing.assert_array_equal(found.covered, np.bincount(labels[is_covered], minlength=K))
+    order = arrival(len(labels))
     for y in range(K):
-        hits = sets.contains(labels)[labels == y]
-        assert monitor.e_values()[y] == pytest.approx(naive_restarts(hits, below(0.88)))
-    assert monitor.shift_log_e_values() is not None
+        hits = is_covered[order][labels[order] == y]
+        assert found.e_values[y] == pytest.approx(naive_restarts(hits, below(0.88)))
+    assert found.shift_log_e_values is not None
 
 
 def test_change_is_told_from_the_classs_own_scores(data, new):
     """By hand: the class's calibration scores, sorted, and how many new ones are within."""
     fitted = StandardPredictor().fit(data.rows[:400], data.labels[:400])
-    monitor = CoverageMonitor(fitted).update(new[0], new[1])
-    own, then = 1 - data.rows[np.arange(900), data.labels], data.labels
+    snapshot = updated(fitted, new[0], new[1])
+    scores, labels = 1 - data.rows[np.arange(900), data.labels], data.labels
+    order = 400 + arrival(500)
     for y in range(K):
-        calibration = np.sort(own[:400][then[:400] == y])
+        calibration = np.sort(scores[:400][labels[:400] == y])
         k = -(-9 * (len(calibration) + 1) // 10)
-        within = own[400:][then[400:] == y] <= calibration[k - 1]
+        within = scores[order][labels[order] == y] <= calibration[k - 1]
 
         def shifted(hits, start, k=k, n=calibration.size):
             parts = hits[start:], ~hits[start:], hits[:start], ~hits[:start]
             hit, miss, *before = (np.array([part.sum()]) for part in parts)
             return float(np.exp(urn_log_e(hit, miss, np.array([k]), np.array([n]), before)[0]))
 
-        found = np.exp(monitor.shift_log_e_values()[y])
+        found = np.exp(snapshot.shift_log_e_values[y])
         assert found == pytest.approx(naive_restarts(within, shifted))
-
-
-def test_classwise_counts_tell_of_change_as_rows_do(data, new):
-    fitted = ClasswisePredictor().fit(data.rows[:400], data.labels[:400])
-    by_rows = CoverageMonitor(fitted).update(new[0], new[1], period="a")
-    by_counts = CoverageMonitor(fitted)
-    by_counts.update_counts(range(K), by_rows.covered, by_rows.rows, period="a")
-    np.testing.assert_array_equal(by_counts.rows, by_rows.rows)
-    np.testing.assert_array_equal(by_counts.covered, by_rows.covered)
-    log_e = urn_log_e(
-        by_rows.covered, by_rows.rows - by_rows.covered, by_counts._urn.ranks, by_counts._urn.counts
-    )
-    # One block of unknown order: half the weight is on it, and the rest has not begun.
-    has_all = np.isin(np.arange(K), by_counts._urn_is_coverage())
-    expected = np.where(has_all, np.exp(log_e) / 2 + 1 / 2, 1)
-    np.testing.assert_allclose(np.exp(by_counts.shift_log_e_values()), expected)
-    assert by_counts.periods()[0] == (-1, "a", 500, by_rows.covered.sum())
 
 
 def test_a_broken_promise_is_named_and_a_kept_one_is_not(predictor, new):
     rows, labels, ids = new
-    assert not CoverageMonitor(predictor).update(rows, labels, ids=ids).alarm
+    assert not updated(predictor, rows, labels, ids=ids).alarm
     wrong = np.where(labels == 2, 3, labels)
-    monitor = CoverageMonitor(predictor).update(rows, wrong, ids=ids)
-    assert monitor.alarms().tolist() == [3]
-    assert monitor.shifts().tolist() == [3]
-    assert monitor.any_class().alarm
-    found = summary(monitor)
+    snapshot = updated(predictor, rows, wrong, ids=ids)
+    assert snapshot.alarms.tolist() == [3]
+    assert snapshot.shifts.tolist() == [3]
+    assert snapshot.any_class.alarm
+    found = summary(snapshot)
     assert found["classes"][0]["index"] == 3
     assert found["below_target"]["alarm"]
-    low, high = monitor.coverage_interval()[3]
+    low, high = snapshot.coverage_interval[3]
     assert high < 0.88
-    assert low < monitor.covered[3] / monitor.rows[3] < high
-    each = monitor.coverage_interval(each=True)
-    narrower = np.diff(each) < np.diff(monitor.coverage_interval())
-    assert narrower[monitor.rows > 0].all()
+    assert low < snapshot.covered[3] / snapshot.rows[3] < high
 
 
 @settings(max_examples=examples(8))
 @given(cuts=st.lists(st.integers(0, 500), max_size=4))
-def test_any_split_gives_the_same_evidence(predictor, new, cuts):
+def test_any_split_gives_the_same_counts(predictor, new, cuts):
     rows, labels, ids = new
-    whole = CoverageMonitor(predictor).update(rows, labels, ids=ids, period="now")
+    whole = updated(predictor, rows, labels, ids=ids, **NOW)
     parts = CoverageMonitor(predictor)
-    edges = [0, *sorted(cuts), 500]
-    for start, stop in pairwise(edges):
-        if stop > start:
-            part = slice(start, stop)
-            parts.update(rows[part], labels[part], ids=ids[part], period="now")
-    np.testing.assert_array_equal(parts.rows, whole.rows)
-    np.testing.assert_allclose(parts.log_e_values(), whole.log_e_values())
-    np.testing.assert_allclose(parts.shift_log_e_values(), whole.shift_log_e_values())
-    assert parts.overall().e_value == pytest.approx(whole.overall().e_value)
-    assert parts.periods() == whole.periods()
+    for start, stop in pairwise(sorted({0, *cuts, 500})):
+        parts.update(rows[start:stop], labels[start:stop], ids=ids[start:stop], **NOW)
+    found = parts.snapshot()
+    np.testing.assert_array_equal(found.rows, whole.rows)
+    np.testing.assert_array_equal(found.covered, whole.covered)
+    assert found.totals == whole.totals
+    assert found.periods[0] == whole.periods[0]
 
 
-def test_a_long_good_history_does_not_hide_a_fall(predictor):
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_the_order_of_a_file_is_no_evidence(with_ids):
+    """Hits first and misses last, as in a file sorted by the label's probability."""
+    rng = np.random.default_rng(5)
+    for _ in range(10):
+        labels = rng.integers(0, K, 4000)
+        logits = rng.normal(size=(4000, K))
+        logits[np.arange(4000), labels] += rng.gamma(2, 1, size=4000)
+        rows = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        fitted = StandardPredictor().fit(rows[:1500], labels[:1500])
+        order = 1500 + np.argsort(-rows[np.arange(1500, 4000), labels[1500:]])
+        ids = np.arange(2500) if with_ids else None
+        assert not updated(fitted, rows[order], labels[order], ids=ids).alarm
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_rows_of_one_call_count_in_an_order_that_only_their_ids_decide(predictor, new, with_ids):
+    rows, labels, ids = new
+    shuffled = np.random.default_rng(1).permutation(500)
+    found = updated(predictor, rows, labels, ids=ids if with_ids else None)
+    again = updated(
+        predictor,
+        rows[shuffled],
+        labels[shuffled],
+        ids=np.array(ids)[shuffled] if with_ids else None,
+    )
+    np.testing.assert_array_equal(found.rows, again.rows)
+    is_same = np.allclose(found.log_e_values, again.log_e_values)
+    assert is_same == with_ids  # without ids the place of a row is its key
+
+
+def of_class_1(predictor, data, covered):
+    """Rows and labels of class 1, so many of them covered or missed."""
+    is_covered = predictor.predict_set(data.rows).contains(np.ones(900, dtype=int))
+    hits, misses = data.rows[is_covered][0], data.rows[~is_covered][0]
+    return np.where(np.asarray(covered)[:, None], hits, misses), np.ones(len(covered), dtype=int)
+
+
+def test_a_long_good_history_does_not_hide_a_fall(data):
     """5000 labels at 92%, then a fall to 70%: found in 200 more, and dated."""
-    monitor = CoverageMonitor(predictor)
+    fitted = ClasswisePredictor().fit(data.rows[:400], data.labels[:400])
+    monitor = CoverageMonitor(fitted)
     for block in range(200):
-        monitor.update_counts([1], covered=[23], rows=[25], period=f"good {block:03}")
-    assert monitor.e_values()[1] < 1
+        good = of_class_1(fitted, data, np.arange(25) >= 2)
+        monitor.update(*good, period=f"good {block:03}")
+    assert monitor.snapshot().e_values[1] < 1
     found = []
     for day in range(10):
-        monitor.update_counts([1], covered=[14], rows=[20], period=f"worse {day}")
-        found.append(1 in monitor.alarms())
+        monitor.update(*of_class_1(fitted, data, np.arange(20) >= 6), period=f"worse {day}")
+        found.append(1 in monitor.snapshot().alarms)
     assert not found[0]
     assert found[-1]
-    assert monitor.began(1) == "worse 0"
+    assert monitor.snapshot().began[1] == "worse 0"
 
 
-def test_rows_count_once_by_their_keys(predictor, new):
+def test_rows_count_once_by_their_ids(predictor, new):
     rows, labels, ids = new
-    monitor = CoverageMonitor(predictor).update(rows, labels, ids=ids)
-    with pytest.warns(EvencoverWarning, match="500 of 500"):
-        monitor.update(rows, labels, ids=ids)
-    assert monitor.rows.sum() == 500
-    monitor.update(rows, labels, ids=ids, once=False)
-    assert monitor.rows.sum() == 1000
+    monitor = CoverageMonitor(predictor)
+    assert monitor.update(rows, labels, ids=ids) == (500, 0, 0, 0)
+    assert monitor.update(rows, labels, ids=ids) == (0, 0, 500, 0)
+    assert monitor.snapshot().totals[0] == 500
+    assert monitor.update(rows, labels) == (500, 0, 0, 0)  # without ids they are other rows
+    assert monitor.snapshot().totals[0] == 1000
 
 
-def test_rows_without_ids_count_once_by_their_content_in_any_order(predictor, new):
-    rows, labels = np.concatenate([new[0], new[0][:3]]), np.concatenate([new[1], new[1][:3]])
-    monitor = CoverageMonitor(predictor).update(rows, labels, once=True)
-    assert monitor.rows.sum() == 503  # copies within one file are rows of their own
-    with pytest.warns(EvencoverWarning, match="503 of 503"):
-        monitor.update(rows[::-1].copy(), labels[::-1].copy(), once=True)
-    with pytest.warns(EvencoverWarning, match="250 of 250"):
-        monitor.update(rows[:250], labels[:250], once=True)
-    assert monitor.rows.sum() == 503
-    monitor.update(rows[:5], (labels[:5] + 1) % K, once=True)  # other labels: other rows
-    assert monitor.rows.sum() == 508
+def test_a_row_that_repeats_in_a_call_counts_once(predictor, new):
+    rows, labels, _ = new
+    monitor = CoverageMonitor(predictor)
+    assert monitor.update(rows[:3], labels[:3], ids=["a", "b", "a"]) == (2, 0, 1, 0)
+    assert monitor.observe(rows[:3], ids=["a", "c", "c"]) == 1
+
+
+# Corrections ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize("wrong", [0, "oak"])
+def test_a_corrected_label_replaces_the_first_one(predictor, new, by_id, wrong):
+    rows, labels, ids = new
+    monitor = observed(predictor, (rows, ids))
+    n_wrong = int((labels != wrong).sum())
+    first = [wrong] * 500
+    assert monitor.label(ids, first) == (500, 0, 0, 0)
+    send = partial(monitor.label, ids) if by_id else partial(monitor.update, rows, ids=ids, **NOW)
+    counts = send(labels=labels)
+    assert counts == (0, n_wrong, 500 - n_wrong, 0)
+    found, expected = monitor.snapshot(), updated(predictor, rows, labels, ids=ids, **NOW)
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.covered, expected.covered)
+    assert found.totals == expected.totals
+    assert found.periods == expected.periods
+    assert found.unknown_labels == {}
+    assert monitor.label(ids, labels).repeated == 500
+
+
+def test_rows_counted_with_their_labels_are_corrected_by_id(predictor, new):
+    rows, labels, ids = new
+    monitor = CoverageMonitor(predictor)
+    monitor.update(rows, np.roll(labels, 1), ids=ids, **NOW)
+    assert monitor.label(ids, labels).corrected == (labels != np.roll(labels, 1)).sum()
+    expected = updated(predictor, rows, labels, ids=ids, **NOW)
+    np.testing.assert_array_equal(monitor.snapshot().covered, expected.covered)
+
+
+def test_a_name_of_no_class_is_corrected_by_another(predictor, new):
+    monitor = observed(predictor, (new[0][:1], ["a"]))
+    for name, counts in (("oak", (1, 0, 0, 0)), ("elm", (0, 1, 0, 0)), ("elm", (0, 0, 1, 0))):
+        assert monitor.label(["a"], [name]) == counts
+        assert monitor.snapshot().unknown_labels == {name: 1}
+    assert monitor.snapshot().totals == (1, 0)
+
+
+def test_of_two_labels_of_one_id_the_last_counts(predictor, new):
+    monitor = observed(predictor, (new[0][:1], ["a"]))
+    assert monitor.label(["a", "a"], [1, 2]) == (1, 0, 1, 0)
+    assert monitor.snapshot().rows.tolist() == [0, 0, 1, 0, 0]
+    assert monitor.label(["b", "b"], [1, 2]) == (0, 0, 1, 1)
+    monitor.observe(new[0][1:2], ids=["b"])
+    assert monitor.snapshot().rows.tolist() == [0, 0, 2, 0, 0]
+
+
+@settings(max_examples=examples(8))
+@given(steps=st.lists(st.lists(st.integers(0, K - 1), min_size=8, max_size=8), min_size=1))
+def test_after_any_corrections_the_counts_are_those_of_the_last_labels(predictor, new, steps):
+    rows, _, ids = new
+    monitor = observed(predictor, (rows[:8], ids[:8]))
+    for labels in steps:
+        counts = monitor.label(ids[:8], labels)
+        assert sum(counts) == 8
+    found, expected = monitor.snapshot(), updated(predictor, rows[:8], steps[-1], ids=ids[:8])
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.covered, expected.covered)
+    assert found.totals == expected.totals
 
 
 def test_calibration_rows_are_rejected_also_those_that_joined_later(data):
@@ -198,8 +307,8 @@ def test_calibration_rows_are_rejected_also_those_that_joined_later(data):
     for start, stop in [(0, 60), (60, 90), (0, 90)]:
         with pytest.raises(InputError, match="calibration"):
             monitor.update(data.rows[start:stop], data.labels[start:stop])
-    assert monitor.rows.sum() == 0
-    assert monitor.update(data.rows[90:], data.labels[90:]).rows.sum() == 810
+    assert monitor.snapshot().totals[0] == 0
+    assert monitor.update(data.rows[90:], data.labels[90:]).counted == 810
 
 
 def test_ids_of_calibration_rows_are_rejected(data):
@@ -212,8 +321,10 @@ def test_ids_of_calibration_rows_are_rejected(data):
             monitor.update(data.rows[part], data.labels[part], ids=ids[part])
         with pytest.raises(InputError, match="'ids'"):
             monitor.label(ids[part], data.labels[part])
-    assert monitor.rows.sum() == 0
-    assert monitor.update(data.rows[90:], data.labels[90:], ids=ids[90:]).rows.sum() == 810
+        with pytest.raises(InputError, match="'ids'"):
+            monitor.observe(data.rows[part], ids=ids[part])
+    assert monitor.snapshot().totals[0] == 0
+    assert monitor.update(data.rows[90:], data.labels[90:], ids=ids[90:]).counted == 810
 
 
 def test_copies_of_calibration_rows_are_told(simulate):
@@ -223,48 +334,42 @@ def test_copies_of_calibration_rows_are_told(simulate):
         monitor.update(rows[1000:], labels[1000:])
 
 
-def observed(monitor):
-    """How many rows the drift counts have, of the reference and of now."""
-    return monitor.store.drift(monitor.about.key, 10 + K)[:, :10].sum(axis=1).tolist()
-
-
-def test_rows_without_labels_are_counted_once_by_their_keys(predictor, new):
-    rows, _, ids = new
-    monitor = CoverageMonitor(predictor).observe(rows, once=True)
-    with pytest.warns(EvencoverWarning, match="500 of 500"):
-        monitor.observe(iter([rows[300:], rows[:300]]), once=True)
-    assert observed(monitor) == [0, 500]
-    monitor.observe(rows[:400]).observe(rows, ids=ids).observe(rows, reference=True)
-    assert observed(monitor) == [500, 1400]
-
-
-def test_groups_of_rows_are_watched_without_the_question_of_change(data):
-    sites = np.array(["north", "south"])[np.arange(900) % 2]
-    fitted = RowGroupedPredictor().fit(data.rows[:400], data.labels[:400], groups=sites[:400])
-    monitor = CoverageMonitor(fitted).update(data.rows[400:], data.labels[400:], groups=sites[400:])
-    assert monitor.rows.sum() == 500
-    assert monitor.shift_log_e_values() is None
-    assert not monitor.any_shift().alarm
-    assert not summary(monitor)["score_shift"]["alarm"]
-
-
 # Drift ------------------------------------------------------------------------------------------
 
 
 def test_drift_is_seen_where_sets_change_and_nowhere_else(data, new):
     fitted = PooledPredictor()
     fitted.fit(data.rows[:400], data.labels[:400], class_names=list("abcde"))
-    rows = new[0]
-    assert CoverageMonitor(fitted).observe(rows).drift() == []
-    calm = CoverageMonitor(fitted).observe(data.rows[:400], reference=True).observe(rows)
-    assert not any(each.drifted for each in calm.drift())
+    rows, reference = new[0], data.rows[:400]
+    assert observed(fitted, (rows, None)).snapshot().drift == []
+    calm = observed(fitted, (rows, None), reference=reference).snapshot().drift
+    assert not any(change.drifted for change in calm)
     moved = rows[rows.argmax(axis=1) == 0]
-    found = CoverageMonitor(fitted).observe(data.rows[:400], reference=True).observe(moved).drift()
-    assert found[0].what == "rows predicted as a"
-    assert found[0].drifted
-    assert found[0].now == 1
-    assert found[0].before == pytest.approx((data.rows[:400].argmax(axis=1) == 0).mean())
-    assert not CoverageMonitor(fitted).observe(moved).alarm
+    snapshot = observed(fitted, (moved, None), reference=reference).snapshot()
+    first = snapshot.drift[0]
+    assert (first.what, first.drifted, first.now) == ("rows predicted as a", True, 1)
+    assert first.before == pytest.approx((reference.argmax(axis=1) == 0).mean())
+    assert not snapshot.alarm
+
+
+def n_compared(monitor):
+    """How many rows the drift counts have, of the reference and of now."""
+    return monitor.snapshot().drift_counts[:, :10].sum(axis=1).tolist()
+
+
+@pytest.mark.parametrize("labeled", [False, True])
+def test_rows_are_compared_once_by_their_ids_with_labels_or_without(predictor, new, labeled):
+    rows, labels, ids = new
+    monitor = CoverageMonitor(predictor)
+    for part in (slice(300), slice(None, None, -1)):
+        if labeled:
+            monitor.update(rows[part], labels[part], ids=ids[part])
+        else:
+            monitor.observe(rows[part], ids=ids[part])
+    assert n_compared(monitor) == [0, 500]
+    assert monitor.observe(rows[:400]) == 400
+    monitor.observe(rows, reference=True)
+    assert n_compared(monitor) == [500, 900]
 
 
 # Labels -----------------------------------------------------------------------------------------
@@ -272,48 +377,54 @@ def test_drift_is_seen_where_sets_change_and_nowhere_else(data, new):
 
 def test_labels_find_their_rows_by_id(predictor, new):
     rows, labels, ids = new
-    monitor = CoverageMonitor(predictor).observe(rows[:400], ids=ids[:400], period="then")
-    assert tuple(monitor.label(ids, labels)) == (400, 0, 100)
-    assert tuple(monitor.label(ids[:100] + ids[450:], labels[:150])) == (0, 100, 50)
-    assert monitor.rows.sum() == 400
-    monitor.observe(rows[400:], ids=ids[400:], period="then")
-    whole = CoverageMonitor(predictor).update(rows, labels, ids=ids, period="then")
-    np.testing.assert_array_equal(monitor.rows, whole.rows)
-    np.testing.assert_array_equal(monitor.covered, whole.covered)
-    np.testing.assert_allclose(monitor.log_e_values(), whole.log_e_values())
-    np.testing.assert_allclose(monitor.shift_log_e_values(), whole.shift_log_e_values())
-    assert monitor.periods() == whole.periods()
+    monitor = observed(predictor, (rows, ids))
+    assert monitor.label(ids, labels) == (500, 0, 0, 0)
+    assert_same_evidence(monitor.snapshot(), updated(predictor, rows, labels, ids=ids, **NOW))
+
+
+def test_labels_of_unknown_rows_wait_for_them(predictor, new):
+    rows, labels, ids = new
+    monitor = observed(predictor, (rows[:400], ids[:400]))
+    assert monitor.label(ids, labels) == (400, 0, 0, 100)
+    assert monitor.label(ids[:100] + ids[450:], labels[:100].tolist() + labels[450:].tolist()) == (
+        *(0, 0, 100),
+        50,
+    )
+    assert (monitor.snapshot().totals[0], monitor.snapshot().waiting) == (400, 100)
+    monitor.observe(rows[400:], ids=ids[400:], **NOW)
+    found, whole = monitor.snapshot(), updated(predictor, rows, labels, ids=ids, **NOW)
+    np.testing.assert_array_equal(found.covered, whole.covered)
+    assert (found.periods, found.waiting) == (whole.periods, 0)
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_label_counts_for_every_model_that_serves_its_row(predictor, data, new, early):
+    rows, labels, ids = new
+    other = StandardPredictor().fit(data.rows[:400], data.labels[:400])
+    first = CoverageMonitor(predictor)
+    second = CoverageMonitor(other, state=first.state)
+    if early:
+        assert first.label(ids, labels).waiting == 500
+    first.observe(rows, ids=ids)
+    if not early:
+        assert first.label(ids, labels).counted == 500
+    second.observe(rows, ids=ids)
+    for monitor in (first, second):
+        expected = updated(monitor.predictor, rows, labels, ids=ids)
+        np.testing.assert_array_equal(monitor.snapshot().rows, expected.rows)
+        np.testing.assert_array_equal(monitor.snapshot().covered, expected.covered)
 
 
 @pytest.mark.parametrize("method", ["standard", "pooled", "classwise"])
-@pytest.mark.parametrize("options", [{}, {"exact": True}, {"allow_empty": False}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"exact": True}, {"keep_top": True}], ids=str)
 def test_stored_sets_judge_as_the_rule_does(data, method, options):
     fitted = make_predictor(method, score="raps", **options)
     fitted.fit(data.rows[:400], data.labels[:400])
     ids = list(range(1000, 1500))
-    by_id = CoverageMonitor(fitted).observe(data.rows[400:], ids=ids)
+    by_id = observed(fitted, (data.rows[400:], ids))
     by_id.label(ids, data.labels[400:])
-    with_rows = CoverageMonitor(fitted).update(data.rows[400:], data.labels[400:], ids=ids)
-    for name in ("rows", "covered"):
-        np.testing.assert_array_equal(getattr(by_id, name), getattr(with_rows, name))
-    np.testing.assert_allclose(by_id.shift_log_e_values(), with_rows.shift_log_e_values())
-
-
-def test_delays_that_differ_between_classes_are_a_warning(predictor, data, monkeypatch):
-    from evencover.monitoring import store
-
-    rng = np.random.default_rng(2)
-    labels, ids = data.labels[400:], np.arange(500)
-    for late, n_warnings in ((0.0, 0), (5.0, 1)):
-        clock = [1e9]
-        monkeypatch.setattr(store.time, "time", lambda clock=clock: clock[0])
-        monitor = CoverageMonitor(predictor).observe(data.rows[400:], ids=ids)
-        arrival = rng.exponential(10, size=500) + late * labels
-        for row in np.argsort(arrival):
-            clock[0] = 1e9 + 86400 * arrival[row]
-            monitor.label(ids[row : row + 1], labels[row : row + 1])
-        assert len(monitor.label_delay()) == n_warnings
-        assert len(summary(monitor)["warnings"]) == n_warnings
+    expected = updated(fitted, data.rows[400:], data.labels[400:], ids=ids, **NOW)
+    assert_same_evidence(by_id.snapshot(), expected)
 
 
 # Bad input --------------------------------------------------------------------------------------
@@ -325,15 +436,6 @@ def test_delays_that_differ_between_classes_are_a_warning(predictor, data, monke
 def test_bad_parameters_are_rejected(predictor, name, value):
     with pytest.raises(InputError, match=f"'{name}'"):
         CoverageMonitor(predictor, **{name: value})
-
-
-@pytest.mark.parametrize(
-    ("counts", "name"),
-    [(([5], [1], [1]), "classes"), (([0], [2], [1]), "covered"), (([0], [0.5], [1]), "covered")],
-)
-def test_bad_counts_are_rejected(predictor, counts, name):
-    with pytest.raises(InputError, match=f"'{name}'"):
-        CoverageMonitor(predictor).update_counts(*counts)
 
 
 def test_an_unfitted_predictor_and_rows_without_labels_are_refused(predictor, new):
@@ -358,7 +460,7 @@ def test_bad_labels_are_rejected(predictor, given, name):
     monitor = CoverageMonitor(predictor)
     with pytest.raises(InputError, match=f"'{name}'"):
         monitor.label(given[0], given[1], time=given[2] if len(given) > 2 else None)
-    assert monitor.store.waiting() == 0
+    assert monitor.snapshot().waiting == 0
 
 
 # ---- an alpha per class --------------------------------------------------------------------------
@@ -372,10 +474,15 @@ def test_every_class_is_held_to_its_own_target():
     names = ["ant", "bee", "cat"]
     predictor = ClasswisePredictor(alpha=alpha).fit(p[:600], labels[:600], class_names=names)
     monitor = CoverageMonitor(predictor, tolerance=0.02)
-    assert monitor.targets.round(6).tolist() == [0.97, 0.68, 0.68]
-    assert len(monitor.update(p[600:], labels[600:]).alarms()) == 0
-    monitor.update_counts([0, 1, 2], [80, 80, 80], [100, 100, 100])
-    assert monitor.alarms().tolist() == [0]
+    assert monitor.model.targets.round(6).tolist() == [0.97, 0.68, 0.68]
+    monitor.update(p[600:], labels[600:])
+    assert len(monitor.snapshot().alarms) == 0
+    sets = predictor.predict_set(p)
+    for y in range(3):  # four of five are covered
+        is_covered = sets.contains(np.full(900, y))
+        some = np.append(np.flatnonzero(is_covered)[:80], np.flatnonzero(~is_covered)[:20])
+        monitor.update(p[np.resize(some, 100)], np.full(100, y))
+    assert monitor.snapshot().alarms.tolist() == [0]
 
 
 def test_labels_outside_the_classes_are_misses_of_the_whole():
@@ -384,7 +491,7 @@ def test_labels_outside_the_classes_are_misses_of_the_whole():
     names = np.array(["ant", "bee", "cat"], dtype=object)
     labels = names[(p.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1)]
     predictor = ClasswisePredictor().fit(p[:200], labels[:200], class_names=names.tolist())
-    monitor = CoverageMonitor(predictor).update(p[200:], np.r_[labels[200:290], ["wasp"] * 10])
-    n_rows, n_covered = monitor.totals
-    assert (n_rows, monitor.rows.sum()) == (100, 90)
-    assert n_covered == monitor.covered.sum()
+    found = updated(predictor, p[200:], np.r_[labels[200:290], ["wasp"] * 10])
+    n_rows, n_covered = found.totals
+    assert (n_rows, found.rows.sum()) == (100, 90)
+    assert n_covered == found.covered.sum()

@@ -6,7 +6,7 @@ from set_files import ENDINGS, read_back
 
 from evencover import ClasswisePredictor, InputError, StandardPredictor, predict_to_folder
 from evencover.data import as_source
-from evencover.output.writers import Listed, Listing, write_sets
+from evencover.output.writers import ListedSets, Listing, write_sets
 
 K = 7
 NAMES = [f"class {index}" for index in range(K)]
@@ -22,13 +22,11 @@ def predictor(data):
     return ClasswisePredictor(alpha=0.05).fit(data.rows[:500], data.labels[:500], class_names=NAMES)
 
 
-def naive(rows, lists, order="probability", top=None):
+def naive(rows, lists, top=None):
     """Each set sorted by hand: (classes, probabilities)."""
     result = []
     for p, members in zip(rows, lists, strict=True):
         listed = sorted(members, key=lambda y, p=p: (-p[y], y))[:top]
-        if order == "index":
-            listed = sorted(listed)
         result.append((listed, [p[y] for y in listed]))
     return result
 
@@ -41,15 +39,14 @@ def as_lists(listed):
     return classes, [part.tolist() for part in np.split(listed.probabilities, bounds)]
 
 
-@pytest.mark.parametrize("order", ["probability", "index"])
 @pytest.mark.parametrize("top", [None, 1, 3, 100])
 @pytest.mark.parametrize("with_probabilities", [False, True])
-def test_sets_are_sorted_as_by_hand(predictor, data, order, top, with_probabilities):
+def test_sets_are_sorted_as_by_hand(predictor, data, top, with_probabilities):
     rows = data.rows[500:]
     sets = predictor.predict_set(rows)
-    listing = Listing(order, with_probabilities, top)
-    listed = Listed.concatenate(listing.blocks(predictor, rows))
-    expected = naive(rows, sets.to_lists(), order, top)
+    listing = Listing(with_probabilities, top)
+    listed = ListedSets.concatenate(listing.blocks(predictor, rows))
+    expected = naive(rows, sets.to_lists(), top)
     classes, probabilities = as_lists(listed)
     assert classes == [each[0] for each in expected]
     assert probabilities == ([each[1] for each in expected] if with_probabilities else None)
@@ -61,7 +58,7 @@ def test_logits_are_listed_by_their_softmax_with_the_temperature(data, monkeypat
     logits = np.random.default_rng(0).normal(size=(80, K)) * 3
     fitted = StandardPredictor(alpha=0.05, from_logits=True, temperature=2.0)
     fitted.fit(logits, np.arange(80) % K)
-    listed = Listed.concatenate(Listing(with_probabilities=True).blocks(fitted, logits))
+    listed = ListedSets.concatenate(Listing(with_probabilities=True).blocks(fitted, logits))
     p = np.exp(logits / 2)
     p /= p.sum(axis=1, keepdims=True)
     expected = naive(p, fitted.predict_set(logits).to_lists())
@@ -73,7 +70,7 @@ def test_logits_are_listed_by_their_softmax_with_the_temperature(data, monkeypat
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("order", "probabilty"), ("top", 0), ("top", 1.5), ("with_probabilities", "yes")],
+    [("top", 0), ("top", 1.5), ("with_probabilities", "yes")],
 )
 def test_bad_options_are_rejected(option, value):
     with pytest.raises(InputError, match=option):
@@ -126,24 +123,19 @@ def parts(tmp_path, data):
     return folder
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_a_folder_holds_what_one_file_would(tmp_path, predictor, data, parts, ending):
+def test_a_folder_holds_what_one_file_would(tmp_path, predictor, data, parts):
     ids = [f"p{row}" for row in range(400)]
     listing = {"with_probabilities": True, "top": 3}
-    predict_to_folder(
-        predictor, as_source(parts), tmp_path / "sets", ids=ids, extension=f".{ending}", **listing
-    )
+    predict_to_folder(predictor, as_source(parts), tmp_path / "sets", ids=ids, **listing)
     stream = Listing(**listing).blocks(predictor, data.rows[500:], ids=ids)
-    write_sets(tmp_path / f"one.{ending}", stream, NAMES, ids=ids)
+    write_sets(tmp_path / "one.parquet", stream, NAMES, ids=ids)
     files = sorted((tmp_path / "sets").glob("part-*"))
     assert len(files) == 3
     found = [record for file in files for record in read_back(file)]
-    assert found == read_back(tmp_path / f"one.{ending}")
+    assert found == read_back(tmp_path / "one.parquet")
 
 
-@pytest.mark.parametrize(
-    "other", [{"order": "index"}, {"with_probabilities": True}, {"top": 2}], ids=str
-)
+@pytest.mark.parametrize("other", [{"with_probabilities": True}, {"top": 2}], ids=str)
 def test_a_folder_that_lists_otherwise_is_refused(tmp_path, predictor, parts, other):
     folder = tmp_path / "sets"
     predict_to_folder(predictor, as_source(parts), folder)
@@ -158,15 +150,15 @@ def test_a_folder_that_lists_otherwise_is_refused(tmp_path, predictor, parts, ot
 
 
 def test_an_interrupted_folder_says_what_is_there(tmp_path, predictor, parts, monkeypatch):
-    from evencover.output.folders import PartWriter
+    from evencover.output.folders import PartitionWriter
 
-    write = PartWriter.__call__
+    write = PartitionWriter.__call__
 
     def until_the_second(self, item):
-        if item.number == 1:
+        if self.files[item.offset].name == "part-00001.parquet":
             raise KeyboardInterrupt
         return write(self, item)
 
-    monkeypatch.setattr(PartWriter, "__call__", until_the_second)
+    monkeypatch.setattr(PartitionWriter, "__call__", until_the_second)
     with pytest.raises(KeyboardInterrupt, match="1 of 3 files"):
         predict_to_folder(predictor, as_source(parts), tmp_path / "sets")

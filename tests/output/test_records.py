@@ -5,8 +5,13 @@ import os
 import pytest
 
 from evencover import InputError
-from evencover.output.atomic import atomic_path, remove_leftovers
-from evencover.output.writers import read_record, write_csv, write_record
+from evencover.output.atomic import (
+    atomic_path,
+    read_record,
+    remove_leftovers,
+    write_csv,
+    write_record,
+)
 
 
 def read(path):

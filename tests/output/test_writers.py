@@ -7,8 +7,8 @@ import pytest
 from set_files import ENDINGS, read_back
 
 from evencover import InputError, PredictionSets
-from evencover.output.atomic import reject_existing
-from evencover.output.writers import write_csv, write_sets
+from evencover.output.atomic import check_output, write_csv
+from evencover.output.writers import write_sets
 
 NAMES = ["a", 'quote "b", comma', "海", "line\nbreak", "€|\\"]
 LISTS = [[0, 3], [], [1, 2, 3, 4], [4], [], [0]]
@@ -90,14 +90,14 @@ def test_other_endings_are_refused(tmp_path, name):
 
 def test_outputs_that_cannot_be(tmp_path):
     with pytest.raises(InputError, match="it is a folder"):
-        reject_existing(tmp_path, force=True)
+        check_output(tmp_path, force=True)
     with pytest.raises(InputError, match=r"the folder '.*none' does not exist"):
-        reject_existing(tmp_path / "none" / "sets.csv", force=True)
+        check_output(tmp_path / "none" / "sets.csv", force=True)
     (tmp_path / "file").write_text("precious")
     with pytest.raises(InputError, match="exists already"):
-        reject_existing(tmp_path / "file", force=False)
-    assert reject_existing(tmp_path / "file", force=True) == tmp_path / "file"
-    assert reject_existing(str(tmp_path / "new"), force=False) == tmp_path / "new"
+        check_output(tmp_path / "file", force=False)
+    assert check_output(tmp_path / "file", force=True) == tmp_path / "file"
+    assert check_output(str(tmp_path / "new"), force=False) == tmp_path / "new"
 
 
 @pytest.mark.parametrize("formula", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1"])

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
 NAMES = ["ant", "bee", "cat", "dog"]
 PER_CLASS = ("standard", "classwise", "clustered", "pooled", "rc3p")
-ONE_FOR_ALL = ("interpolated", "fuzzy", "macro", "grouped", "row-grouped")
+ONE_FOR_ALL = ("interpolated", "fuzzy", "macro", "grouped")
 ALPHAS = {"bee": 0.02, "dog": Fraction(1, 3), "default": 0.1}
 MEANT = [Fraction(1, 10), Fraction(1, 50), Fraction(1, 10), Fraction(1, 3)]
 SCORES = ("softmax", "aps", "raps", "saps", "pas")
@@ -35,13 +35,12 @@ def rows(n=400, n_classes=4, seed=3, digits=None):
 
 
 def fitted(method, p, labels, **parameters):
-    more = {"groups": labels % 2} if method == "row-grouped" else {}
-    return predictor_class(method)(**parameters).fit(p, labels, class_names=NAMES, **more)
+    return predictor_class(method)(**parameters).fit(p, labels, class_names=NAMES)
 
 
 def same(one, other):
     """Whether two fits agree in every threshold, bit for bit."""
-    pairs = zip(one.limits_, other.limits_, strict=True)
+    pairs = zip(one.fit_.thresholds, other.fit_.thresholds, strict=True)
     return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
 
 
@@ -139,7 +138,7 @@ def test_thresholds_are_those_of_the_definition(score):
     p, labels = rows()
     known = labels.tolist()
     fits = {method: fitted(method, p, labels, score=score, alpha=ALPHAS) for method in PER_CLASS}
-    scores = fits["standard"].kept_scores_.tolist()
+    scores = fits["standard"].fit_.rows.scores.tolist()
     members = {
         "classwise": [[y] for y in range(4)],
         "standard": [[z for z in range(4) if MEANT[z] == MEANT[y]] for y in range(4)],
@@ -151,11 +150,10 @@ def test_thresholds_are_those_of_the_definition(score):
             )
             for y in range(4)
         ]
-    clustered = fits["clustered"]
+    groups = fits["clustered"]._groups
     for y in range(4):
-        group = clustered.group_of_class_[y]
-        own = clustered.groups_.of(group).tolist()
-        assert clustered.thresholds_[y] == oracle.conformal_quantile(own, MEANT[y])
+        own = groups.scores.of(groups.of_class[y]).tolist()
+        assert fits["clustered"].thresholds_[y] == oracle.conformal_quantile(own, MEANT[y])
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -185,8 +183,7 @@ def test_pooled_uses_all_classes_where_an_alpha_has_too_few_examples():
     p, labels = rows()
     with pytest.warns(UserWarning, match="'dog'"):
         predictor = fitted("pooled", p, labels, alpha={"dog": 0.001, "default": 0.1})
-    levels = predictor.calibration_levels_
-    assert len(levels) == 2 * len(labels)
+    assert len(predictor._fitted.held_out.scores.scores) == 2 * len(labels)
     assert predictor.level_ == np.inf  # and 400 examples are too few for 0.001, too
     assert np.isfinite(predictor.thresholds_[:3]).all()
 
@@ -198,17 +195,11 @@ def test_pooled_uses_all_classes_where_an_alpha_has_too_few_examples():
 @pytest.mark.parametrize("score", SCORES)
 def test_the_floor_is_classwise_at_that_level(method, score):
     p, labels = rows(n=120)
-    without = fitted(method, p, labels, score=score, alpha=0.5)
+    without = fitted(method, p, labels, score=score, alpha=0.5, floor=None)
     floored = fitted(method, p, labels, score=score, alpha=0.5, floor=0.8)
     share = Fraction(1, 10) if method == "rc3p" else Fraction(1, 5)
     own = fitted("classwise", p, labels, score=score, alpha=share).thresholds_
     expected = np.where(np.isinf(own), -np.inf, own)
-    if method == "row-grouped":
-        assert np.array_equal(floored.floor_thresholds_, expected)
-        groups = np.zeros(120, dtype=int)
-        inside = floored.predict_set(p, groups=groups).to_mask()
-        assert (inside >= without.predict_set(p, groups=groups).to_mask()).all()
-        return
     assert np.array_equal(floored.thresholds_, np.maximum(without.thresholds_, expected))
     assert (floored.predict_set(p).to_mask() >= without.predict_set(p).to_mask()).all()
 
@@ -218,13 +209,87 @@ def test_the_floor_names_classes_with_too_few_examples():
     few = np.flatnonzero(labels == 3)[3:]
     p, labels = np.delete(p, few, axis=0), np.delete(labels, few)
     floored = fitted("pooled", p, labels, floor=0.8)
-    assert floored.below_floor_.tolist() == [False, False, False, True]
+    assert (floored.guarantees_ > 0).tolist() == [True, True, True, False]
+    assert (floored.guarantees_[:3] >= 0.8).all()
     assert "'dog'" in floored.guarantee_text
     assert "80%" in floored.guarantee_text
-    assert floored.floor_thresholds_[3] == -np.inf
-    strict = fitted("pooled", p, labels, floor=0.8, strict_floor=True)
-    assert strict.thresholds_[3] == np.inf
-    assert "'dog'" not in strict.guarantee_text
+    assert "on average over calibration sets" in floored.guarantee_text
+
+
+@pytest.mark.parametrize(
+    ("method", "alpha"),
+    [*((method, ALPHAS) for method in PER_CLASS), *((m, 0.1) for m in (*PER_CLASS, *ONE_FOR_ALL))],
+    ids=lambda value: value if isinstance(value, str) else "one" if value == 0.1 else "by class",
+)
+def test_the_graded_floor_is_an_own_score_of_each_class(method, alpha):
+    """For RC3P of scores and of ranks, each at half of alpha."""
+    p, labels = rows(n=120)
+    fit = fitted(method, p, labels, alpha=alpha, floor="auto")
+    n, scores = np.bincount(labels, minlength=4), 1 - p[np.arange(len(p)), labels]
+    parts = 2 if method == "rc3p" else 1
+    meant = MEANT if alpha is ALPHAS else [Fraction(1, 10)] * 4
+    k = np.array([oracle.guard_rank(int(c), a / parts) for c, a in zip(n, meant, strict=True)])
+    guard = [np.sort(scores[labels == y])[k[y] - 1] if k[y] else -np.inf for y in range(4)]
+    assert (fit.thresholds_ >= guard).all()
+    guaranteed = np.maximum(1 - parts * (1 - k / (n + 1)), 0)
+    assert (fit.guarantees_ >= guaranteed - 1e-12).all()
+    if method in ("pooled", "rc3p", "interpolated", "fuzzy", "macro"):
+        np.testing.assert_allclose(fit.guarantees_, guaranteed)
+    assert "on average over calibration sets" in fit.guarantee_text
+
+
+def test_each_method_states_what_it_guarantees_to_a_class():
+    p, labels = rows(n=120)
+    n = np.bincount(labels, minlength=4)
+    rank = np.ceil((n + 1) * Fraction(9, 10)).astype(int)
+    classwise = fitted("classwise", p, labels)
+    np.testing.assert_allclose(classwise.guarantees_, rank / (n + 1))
+    np.testing.assert_allclose(fitted("classwise", p, labels, exact=True).guarantees_, 0.9)
+    for method in ("standard", "clustered", "fuzzy", "macro", "interpolated", "rc3p"):
+        assert not fitted(method, p, labels).guarantees_.any()
+    # A class alone in its group, or with an alpha of its own, has the guarantee of the group.
+    grouped = fitted("grouped", p, labels, groups=["a", "b", "b", "b"]).guarantees_
+    np.testing.assert_allclose(grouped, [classwise.guarantees_[0], 0, 0, 0])
+    own_alpha = fitted("standard", p, labels, alpha={"bee": 0.05, "default": 0.1})
+    assert (own_alpha.guarantees_ > 0).tolist() == [name == "bee" for name in NAMES]
+    pooled = fitted("pooled", p, labels)
+    assert (pooled.guarantees_ > 0).all()
+    assert not fitted("pooled", p, labels, floor=None).guarantees_.any()
+    assert (fitted("pooled", p, labels, strength=0).guarantees_ == 0.9).all()
+
+
+def test_pooled_states_its_guarantee_in_one_sentence():
+    text = fitted("pooled", *rows()).guarantee_text
+    assert text.startswith(
+        "Targets 1 - alpha for every class; guarantees each class at least k/(n+1) on average over "
+        "calibration sets: 73% with 10 examples, 82% with 50, 85% with 100."
+    )
+    assert "90%" not in text
+    strict = fitted("pooled", *rows(), alpha=0.05).guarantee_text
+    assert "82% with 10 examples" in strict
+
+
+def test_the_guard_survives_updating_another_alpha_and_a_file(tmp_path):
+    p, labels = rows(n=120)
+    whole = fitted("pooled", p, labels, alpha=0.2)
+    parts = fitted("pooled", p[:70], labels[:70], alpha=0.2).partial_fit(p[70:], labels[70:])
+    other = fitted("pooled", p, labels).with_alpha(0.2)
+    save(whole, tmp_path / "m.safetensors")
+    for again in (parts, other, load(tmp_path / "m.safetensors")):
+        assert again.floor == "auto"
+        assert again.guarantees_.tolist() == whole.guarantees_.tolist()
+        assert again.thresholds_.tolist() == whole.thresholds_.tolist()
+        assert again.predict_p(p).tolist() == whole.predict_p(p).tolist()
+
+
+def test_clustered_falls_back_to_standard_with_an_alpha_per_class():
+    p, labels = rows()
+    with pytest.warns(UserWarning, match="Clustering is not possible"):
+        clustered = predictor_class("clustered")(alpha=ALPHAS).fit(p, labels, class_names=NAMES)
+    standard = fitted("standard", p, labels, alpha=ALPHAS)
+    assert clustered.thresholds_.tolist() == standard.thresholds_.tolist()
+    assert clustered.guarantee_text == standard.guarantee_text
+    assert clustered.predict_p(p).tolist() == standard.predict_p(p).tolist()
 
 
 @pytest.mark.parametrize("floor", [0, 1, 1.2, "high"])
@@ -249,16 +314,19 @@ def test_with_alpha_is_a_new_fit(method, score, ids):
     other, new = first.with_alpha(alpha), make(score=score, floor=0.7, alpha=alpha)
     new.fit(p, labels, ids=names, class_names=NAMES)
     assert same(other, new)
-    assert (other.guarantee_text, other.fingerprints_) == (new.guarantee_text, new.fingerprints_)
+    assert (other.guarantee_text, other.fit_.inputs.fingerprints) == (
+        new.guarantee_text,
+        new.fit_.inputs.fingerprints,
+    )
     assert np.array_equal(first.thresholds_, before)
     assert first.alpha == 0.1
 
 
-def test_with_alpha_needs_rows():
+def test_with_alpha_keeps_a_fitted_temperature():
     p, labels = rows()
-    fit = predictor_class("standard")(temperature="fit", from_logits=True).fit(np.log(p), labels)
-    with pytest.raises(InputError, match="calibration rows"):
-        fit.with_alpha(0.2)
+    how = {"temperature": "fit", "from_logits": True}
+    other = predictor_class("standard")(**how).fit(np.log(p), labels).with_alpha(0.2)
+    assert same(other, predictor_class("standard")(alpha=0.2, **how).fit(np.log(p), labels))
 
 
 @pytest.mark.parametrize("method", PER_CLASS)
@@ -291,11 +359,11 @@ def test_files_keep_alpha_and_floor(tmp_path, method, alpha):
 def test_the_numpy_kernels_give_the_same_sets(method, score, exact):
     p, labels = rows()
     predictor = fitted(method, p, labels, score=score, alpha=ALPHAS, floor=0.75, exact=exact)
-    rule, block = predictor.rule(), Block(0, p, None, None)
-    draws = rule.scoring.draws(block, None, exact=rule.is_randomized)
+    rule, block = predictor.rule(), Block(0, p)
+    draws = rule.scoring.draws(block, exact=rule.is_randomized)
     formula, options = rule.scoring.score.base.kernel, rule.scoring.options
     sizes, classes = reference.prediction_sets(
-        formula, p, draws, rule.limits, allow_empty=True, **options
+        formula, p, draws, rule.thresholds, keep_top=False, **options
     )
     sets = predictor.predict_set(p)
     assert sizes.tolist() == sets.sizes.tolist()

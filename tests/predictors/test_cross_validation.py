@@ -18,7 +18,7 @@ def test_all_rows_calibrate(rows):
     expected = ClasswisePredictor(alpha=0.2).fit(*rows)
     np.testing.assert_array_equal(fitted.thresholds_, expected.thresholds_)
     named = from_cross_val(*rows, ["a", "b"] * 1000, class_names=list("vwxyz"))
-    assert named.class_names_ == list("vwxyz")
+    assert named.class_names_ == tuple("vwxyz")
     assert named.method == "pooled"
 
 

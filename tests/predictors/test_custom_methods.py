@@ -9,15 +9,15 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from evencover import (
     BasePredictor,
-    Field,
     InputError,
     StandardPredictor,
     Thresholds,
@@ -28,6 +28,7 @@ from evencover import (
     save,
     write_report,
 )
+from evencover.arrays import FloatArray, IntArray
 from evencover.predictors import PREDICTORS, make_predictor, registry
 from evencover.scores import SCORES
 
@@ -94,7 +95,7 @@ def test_a_registered_method_is_known_by_name_everywhere(own, data, tmp_path):
     assert [c.method for c in table.candidates] == ["standard", "cautious"]
     page = write_report(fitted, tmp_path / "page.html", rows[400:], labels[400:])
     assert "coverage of single classes is not" in page.read_text(encoding="utf-8")
-    folder = predict_to_folder(fitted, rows, tmp_path / "sets", extension=".npz")
+    folder = predict_to_folder(fitted, rows, tmp_path / "sets")
     assert (folder.n_rows, folder.n_there) == (600, 0)
 
 
@@ -162,33 +163,56 @@ def test_the_shell_knows_what_an_installed_package_adds(shell, tmp_path):
     assert "CAUTIOUS" in table
 
 
+class Means(NamedTuple):
+    """What the method below keeps of a fit."""
+
+    means: FloatArray
+    words: tuple[str, ...]
+    other: IntArray | None
+
+
 class Remembering(BasePredictor):
     """Keep something of a fit."""
 
     method = "remembering"
-    state: ClassVar = {"means_": Field(float, "K"), "words_": Field(list)}
+    _State = Means
 
     def _calibrate(self, rows):
-        sums = np.bincount(rows.labels, weights=rows.scores, minlength=self.n_classes_)
-        self.means_, self.words_ = sums / np.maximum(self.class_counts_, 1), ["one", "two"]
-        return Thresholds(self.means_ * 2)
+        sums = np.bincount(rows.labels, weights=rows.scores, minlength=rows.n_classes)
+        means = sums / np.maximum(rows.class_counts, 1)
+        self.lost_ = means
+        return Thresholds(means * 2), Means(means, ("one", "two"), None)
 
-    def _restore(self):
-        self.restored_ = "".join(self.words_)
+    def _check_fit(self, fit):
+        if len(fit.state.means) != fit.n_classes:
+            raise InputError("'means' must have one entry per class.")
 
 
-def test_declared_state_is_saved_restored_and_checked(forget, data, tmp_path):
+def test_the_state_of_a_method_is_kept_saved_and_checked(forget, data, tmp_path):
     register(Remembering)
     path = tmp_path / "m.safetensors"
     fitted = Remembering().fit(*data)
+    assert vars(fitted).keys() == {*fitted.get_params(), "fit_"}
     save(fitted, path)
-    loaded = load(path)
-    np.testing.assert_array_equal(loaded.means_, fitted.means_)
-    assert loaded.restored_ == "onetwo"
-    fitted.means_ = fitted.means_[:-1]
+    state = load(path).fit_.state
+    np.testing.assert_array_equal(state.means, fitted.fit_.state.means)
+    assert state[1:] == (("one", "two"), None)
+    short = fitted.fit_.state._replace(means=np.zeros(2))
+    fitted.fit_ = replace(fitted.fit_, state=short)
     save(fitted, path, force=True)
-    with pytest.raises(InputError, match="means_ has the shape"):
+    with pytest.raises(InputError, match="'means'"):
         load(path)
+
+
+def test_a_method_must_return_the_state_that_it_declares(forget, data):
+    class Careless(Remembering):
+        method = "careless"
+
+        def _calibrate(self, rows):
+            return Thresholds(np.ones(rows.n_classes)), (1, 2)
+
+    with pytest.raises(TypeError, match="Careless"):
+        Careless().fit(*data)
 
 
 def test_what_cannot_be_registered_is_refused(forget):

@@ -43,7 +43,6 @@ def test_the_group_behind_a_threshold_is_named(data):
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 def test_a_threshold_of_zero_is_zero(data):
-    fitted = make_predictor("standard").fit(*data)
-    fitted.thresholds_ = np.zeros(8)
+    fitted = make_predictor("standard").fit_scores(np.zeros(20), np.arange(20) % 8, 8)
     report = fitted.evaluate(data.rows[1:], data.labels[1:])
     assert fitted.explain(report, 3).threshold == 0

@@ -18,12 +18,11 @@ from evencover import (
     InputError,
     InterpolatedPredictor,
     MacroPredictor,
-    PooledPredictor,
     RC3PPredictor,
     Softmax,
     StandardPredictor,
 )
-from evencover.predictors import interpolated, make_predictor
+from evencover.predictors import fuzzy, interpolated, make_predictor
 from evencover.predictors.fuzzy import largest_within, weighted_quantiles
 from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream, random_order, uniforms
@@ -141,7 +140,7 @@ def test_fuzzy_is_its_formula(data, bandwidth):
         assert fitted.class_limits_.tolist() == limits
         excess = [true[i] - limits[data.labels[i]] for i in held_out]
         offset = oracle.conformal_quantile(excess, meant)
-        assert fitted.held_out_.tolist() == sorted(excess)
+        assert fitted._from_fit(FuzzyPredictor._held_out).tolist() == sorted(excess)
         mask = [
             [1 - p - q <= offset for p, q in zip(row, limits, strict=True)] for row in data.rows
         ]
@@ -158,6 +157,22 @@ def test_weighted_quantiles_do_not_depend_on_how_they_are_counted(simulate):
         assert ours.tolist() == oracle.fuzzy_limits(
             scores.tolist(), labels.tolist(), 300, bandwidth, Fraction(1, 10)
         )
+
+
+@pytest.mark.parametrize("bandwidth", [0.03, 1.0, np.inf])
+def test_condensed_classes_have_the_same_sums_and_quantiles(bandwidth, monkeypatch):
+    """2,000 classes are more than the nodes that stand for them, so their counts are condensed."""
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(6, 2000)
+    counts[7] = 20_000
+    labels = np.repeat(np.arange(2000), counts)
+    scores = rng.random(len(labels)) * (0.2 + labels % 9)
+    nodes, condensed = fuzzy.condense(np.eye(2000)[:, :3], 4 / bandwidth)
+    assert len(nodes) < 2000
+    assert condensed.sum() == pytest.approx(3)
+    quick = weighted_quantiles(scores, labels, 2000, bandwidth, 0.1)
+    monkeypatch.setattr(fuzzy, "condense", lambda up_to, scale: (np.arange(2000) / 2000, up_to))
+    assert quick.tolist() == weighted_quantiles(scores, labels, 2000, bandwidth, 0.1).tolist()
 
 
 def test_the_largest_score_within_an_offset_is_the_largest():
@@ -193,17 +208,15 @@ def test_fuzzy_with_an_infinite_bandwidth_is_standard_on_what_was_held_out(data)
     ],
     ids=str,
 )
-def test_one_group_is_standard_and_every_class_its_own_is_the_method(data, score, exact):
+def test_one_group_is_standard_and_every_class_its_own_is_classwise(data, score, exact):
     how = {"score": score, "exact": exact}
-    for groups, over, method in (
-        (["all"] * 12, "classwise", "standard"),
-        (range(12), "classwise", "classwise"),
-        (None, "classwise", "classwise"),
-        (list("abcdefghijkl"), "pooled", "pooled"),
-        (np.arange(12), "clustered", "clustered"),
-        ([0] * 12, "standard", "standard"),
+    for groups, method in (
+        (["all"] * 12, "standard"),
+        (range(12), "classwise"),
+        (list("abcdefghijkl"), "classwise"),
+        (None, "classwise"),
     ):
-        grouped = GroupedPredictor(groups=groups, over_groups=over, **how).fit(*data)
+        grouped = GroupedPredictor(groups=groups, **how).fit(*data)
         other = make_predictor(method, **how).fit(*data)
         assert grouped.thresholds_.tolist() == other.thresholds_.tolist()
         assert grouped.predict_set(data.rows) == other.predict_set(data.rows)
@@ -221,14 +234,6 @@ def test_groups_of_classes_share_the_threshold_of_their_rows(data):
         scores = 1 - data.rows[:5, y]
         p = [(1 + sum(t >= s for t in own)) / (len(own) + 1) for s in scores]
         assert fitted.predict_p(data.rows[:5])[:, y].tolist() == p
-
-
-def test_pooling_over_groups_is_pooling_their_scores(data):
-    groups = np.arange(12) // 2
-    grouped = GroupedPredictor(groups=groups, over_groups="pooled").fit(*data)
-    scores = Softmax().true_label(*data)
-    alone = PooledPredictor().fit_scores(scores, groups[data.labels], 6)
-    assert grouped.thresholds_.tolist() == alone.thresholds_[groups].tolist()
 
 
 def test_rc3p_without_a_rank_limit_is_classwise(data):
@@ -349,8 +354,6 @@ GOOD, LABELS = np.full((20, 4), 0.25), np.arange(20) % 4
         (FuzzyPredictor(holdout=0), "holdout"),
         (GroupedPredictor(groups=[0, 1]), "groups"),
         (GroupedPredictor(groups=["a", 1, None, 2]), "groups"),
-        (GroupedPredictor(over_groups="rc3p"), "over_groups"),
-        (GroupedPredictor(over_groups="macro", exact=True), "exact"),
         *((make_predictor(m, exact=True), "exact") for m in ("interpolated", "rc3p", "macro")),
     ],
     ids=repr,
@@ -369,7 +372,7 @@ def test_rc3p_needs_ranks(ranks):
 def test_interpolated_p_values_when_rounding_takes_scores_beyond_their_maximum(simulate, quietly):
     rows, labels = simulate(250, 6, 0)
     predictor = quietly(InterpolatedPredictor(tau=0.7, score=APS(randomize=False)), rows, labels)
-    assert predictor.own_scores_.max() > 1
+    assert predictor.fit_.rows.scores.max() > 1
     together = predictor.predict_p(rows)
     assert (predictor.predict_p(rows[::-1])[::-1] == together).all()
     assert (np.concatenate([predictor.predict_p(row[None]) for row in rows]) == together).all()

@@ -1,10 +1,10 @@
 """POOLED: the formula by hand, its limits STANDARD and CLASSWISE, ties and copies."""
 
-from math import ceil, inf, sqrt
+from math import inf
 
 import numpy as np
+import oracle
 import pytest
-from scipy.optimize import brentq
 from scipy.stats import norm
 
 from evencover import (
@@ -16,8 +16,10 @@ from evencover import (
     compare,
 )
 from evencover.comparison.trials import calibration_split
-from evencover.predictors import pooled as module
+from evencover.predictors import calibration
+from evencover.predictors.calibration import hold_out, one_of_each
 from evencover.predictors.pooled import N_FOLDS, NormalModel, moment_strength
+from evencover.randomness import RandomStream, random_order
 
 K = 60
 
@@ -31,116 +33,70 @@ def simulated(n_per_class, seed, *, spread=1.0, rounded=False):
     return (scores.round(1) if rounded else scores), labels, means
 
 
-def normal_model(x, labels, n_classes):
-    """Mean and spread of each class: random effects with a line in log(1 + n)."""
-    own = [[v for v, y in zip(x, labels, strict=True) if y == c] for c in range(n_classes)]
-    seen = [c for c in range(n_classes) if own[c]]
-    mean = {c: sum(own[c]) / len(own[c]) for c in seen}
-    squares = [sum((v - mean[c]) ** 2 for v in own[c]) if own[c] else 0.0 for c in range(n_classes)]
-    within = sum(squares) / (len(x) - len(seen))
-    n = np.array([len(own[c]) for c in seen])
-    m = np.array([mean[c] for c in seen])
-    columns = [np.ones(len(seen)), *([np.log1p(n)] if np.ptp(n) else [])]
-    design = np.stack(columns, axis=1)
+@pytest.fixture
+def folds_seen(monkeypatch):
+    """The groups and folds of each fit, in the order of its rows."""
+    seen, folds = [], calibration.assign_folds
 
-    def line(between):
-        root = 1 / np.sqrt(between + within / n)
-        return np.linalg.lstsq(design * root[:, None], m * root, rcond=None)[0], root
+    def spy(groups, *rows):
+        seen.append((groups, folds(groups, *rows)))
+        return seen[-1][1]
 
-    def excess(between):
-        beta, root = line(between)
-        return (((m - design @ beta) * root) ** 2).sum() - (len(seen) - design.shape[1])
-
-    between = brentq(excess, 1e-3, 1e3) if excess(1e-3) > 0 else 1e-3
-    beta = np.append(line(between)[0], 0.0)
-    kappa, found = within / between, []
-    for c in range(n_classes):
-        n_own = len(own[c])
-        expected = beta[0] + beta[1] * np.log1p(n_own)
-        mu = (n_own * mean.get(c, 0.0) + kappa * expected) / (n_own + kappa)
-        variance = (40 * within + squares[c]) / (40 + max(n_own - 1, 0))
-        found.append((mu, sqrt(variance * (1 + 1 / (n_own + kappa)))))
-    return found
+    monkeypatch.setattr(calibration, "assign_folds", spy)
+    return seen
 
 
-def by_hand(scores, labels, folds, n_classes, alpha):
-    """c, t and thresholds; the scores ascend, and `folds` are those of the rows."""
-    n_rows = len(scores)
-    x = norm.ppf((np.arange(n_rows) + 0.5) / n_rows)
-
-    def prior(model, c, below):
-        mu, sigma = model[c]
-        u = below / n_rows
-        return 0.9 * norm.cdf((norm.ppf(min(max(u, 1e-7), 1 - 1e-7)) - mu) / sigma) + 0.1 * u
-
-    models = {}
-    for f in set(folds):
-        other = [i for i in range(n_rows) if folds[i] != f]
-        models[f] = normal_model(x[other], labels[other], n_classes)
-    v = [prior(models[folds[i]], labels[i], i) for i in range(n_rows)]
-    q = sorted(v)[ceil((1 - alpha) * n_rows) - 1]
-    top = bottom = 0.0
-    for c in range(n_classes):
-        d = [(v[i] <= q) - (1 - alpha) for i in range(n_rows) if labels[i] == c]
-        pairs = len(d) * (len(d) - 1)
-        if pairs:
-            squared_gap = sum(a * b for j, a in enumerate(d) for k, b in enumerate(d) if j != k)
-            weight = pairs / (1 + pairs / 200)
-            top, bottom = top + weight * squared_gap / pairs, bottom + weight
-    strength = min(max(alpha * (1 - alpha) / (top / bottom) - 1, 5), 200) if top > 0 else 200
-
-    levels = []
-    for i in range(n_rows):
-        own = [j for j in range(n_rows) if labels[j] == labels[i] and folds[j] != folds[i]]
-        before = sum(j < i for j in own)
-        levels.append((before + strength * v[i]) / (len(own) + strength))
-    t = sorted(levels)[ceil((n_rows + 1) * (1 - alpha)) - 1]
-    model, thresholds = normal_model(x, labels, n_classes), []
-    for c in range(n_classes):
-        own = [j for j in range(n_rows) if labels[j] == c]
-        within = [
-            place
-            for place in range(n_rows + 1)
-            if (sum(j < place for j in own) + strength * prior(model, c, place))
-            / (len(own) + strength)
-            <= t
-        ]
-        thresholds.append([*scores, inf][within[-1]] if within else -inf)
-    return strength, t, thresholds
-
-
+@pytest.mark.parametrize("floor", ["auto", None])
+@pytest.mark.parametrize("most", [2, 24])
 @pytest.mark.parametrize("alpha", [0.1, 0.3])
-def test_thresholds_are_those_of_the_formula_by_hand(monkeypatch, alpha):
+def test_thresholds_are_those_of_the_formula_by_hand(folds_seen, quietly, alpha, most, floor):
+    """Also near one example per class, and for a class without examples."""
     rng = np.random.default_rng(8)
     n_classes = 12
-    labels = np.repeat(np.arange(n_classes), rng.integers(2, 25, n_classes))
+    labels = np.repeat(np.arange(n_classes), rng.integers(1, most + 1, n_classes))
+    labels = labels[labels != 7]
     scores = rng.normal(size=n_classes)[labels] + rng.normal(size=len(labels))
     order = np.argsort(scores)
     scores, labels = scores[order], labels[order]
-    seen = {}
-    folds = module.assign_folds
-    monkeypatch.setattr(
-        module, "assign_folds", lambda *args: seen.setdefault("folds", folds(*args))
-    )
-    fitted = PooledPredictor(alpha=alpha).fit_scores(scores, labels, n_classes)
-    strength, level, thresholds = by_hand(scores, labels, seen["folds"], n_classes, alpha)
-    assert fitted.strength_ == pytest.approx(strength)
-    assert fitted.level_ == pytest.approx(level)
-    assert fitted.thresholds_.tolist() == thresholds
-    n = np.bincount(labels)
-    np.testing.assert_allclose(fitted.own_weight_, n / (n + strength))
+    with pytest.warns(EvencoverWarning, match="1 of 12"):
+        fitted = PooledPredictor(alpha=alpha, floor=floor).fit_scores(scores, labels, n_classes)
+    folds = folds_seen[0][1]
+    by_hand = oracle.pooled(scores, labels, folds, n_classes, alpha, guarded=floor == "auto")
+    assert fitted.strength_ == pytest.approx(by_hand[0])
+    assert fitted.level_ == pytest.approx(by_hand[1])
+    assert fitted.thresholds_.tolist() == by_hand[2]
+    n = np.bincount(labels, minlength=n_classes)
+    np.testing.assert_allclose(fitted.own_weight_, n / (n + by_hand[0]))
 
 
-@pytest.mark.parametrize("balanced", [False, True])
-def test_the_normal_model_is_a_meta_regression_on_class_size(balanced):
+@pytest.mark.parametrize("n_each", ["balanced", "unequal", "nearly equal", "about one"])
+def test_the_normal_model_is_a_meta_regression_on_class_size(n_each):
     rng = np.random.default_rng(5)
-    n = np.full(80, 12) if balanced else rng.integers(0, 200, 80)
+    n = {
+        "balanced": np.full(80, 12),
+        "unequal": rng.integers(0, 200, 80),
+        "nearly equal": rng.integers(11, 14, 80) * (np.arange(80) > 3),
+        "about one": rng.integers(0, 3, 80),
+    }[n_each]
     labels = np.repeat(np.arange(80), n)
     x = (1.5 - 0.4 * np.log1p(n) + rng.normal(0, 0.5, 80))[labels] + rng.normal(0, 0.8, len(labels))
     moments = [np.bincount(labels, weights, 80) for weights in (None, x, x * x)]
-    np.testing.assert_allclose(
-        np.stack(NormalModel.fit(*moments), axis=1), normal_model(x, labels, 80), rtol=1e-6
-    )
+    padding = max(1.5 * (n > 0).sum() / n.sum() - 1, 0)
+    model = NormalModel.fit(*moments, padding=padding)
+    by_hand = oracle.normal_model(x, labels, 80)
+    np.testing.assert_allclose(np.stack(model, axis=1), by_hand, rtol=1e-6)
+
+
+def test_a_line_through_nearly_equal_counts_is_not_extrapolated():
+    """Of 500 classes 300 have no examples; the others have 20 to 22, at random."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(200), rng.integers(20, 23, 200))
+    scores = norm.cdf(rng.normal(size=200)[labels] + rng.normal(size=len(labels)))
+    with pytest.warns(EvencoverWarning, match="300 of 500"):
+        fitted = PooledPredictor().fit_scores(scores, labels, 500)
+    seen, unseen = np.split(fitted.thresholds_, [200])
+    assert np.ptp(unseen) == 0
+    assert seen.min() < unseen[0] < np.quantile(seen, 0.9)
 
 
 def test_the_strength_is_recovered_from_a_dirichlet_process():
@@ -159,18 +115,19 @@ def test_the_strength_is_recovered_from_a_dirichlet_process():
 @pytest.mark.parametrize("exact", [False, True])
 def test_infinite_strength_with_the_pooled_distribution_is_standard(exact):
     scores, labels, _ = simulated(7, 0)
-    fitted = PooledPredictor(shared=1, strength=inf, exact=exact).fit_scores(scores, labels, K)
+    options = {"shared": 1, "strength": inf, "floor": None}
+    fitted = PooledPredictor(**options, exact=exact).fit_scores(scores, labels, K)
     standard = StandardPredictor(exact=exact).fit_scores(scores, labels, K)
-    np.testing.assert_equal(fitted.limits_, standard.limits_)
+    np.testing.assert_equal(fitted.fit_.thresholds, standard.fit_.thresholds)
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize("exact", [False, True])
 def test_no_strength_is_classwise(exact):
     scores, labels, _ = simulated(np.arange(K) % 25 + 1, 1, rounded=True)
-    fitted = PooledPredictor(strength=0, exact=exact).fit_scores(scores, labels, K)
+    fitted = PooledPredictor(strength=0, floor=None, exact=exact).fit_scores(scores, labels, K)
     classwise = ClasswisePredictor(exact=exact).fit_scores(scores, labels, K)
-    np.testing.assert_equal(fitted.limits_, classwise.limits_)
+    np.testing.assert_equal(fitted.fit_.thresholds, classwise.fit_.thresholds)
 
 
 def covgap(predictor, means):
@@ -238,7 +195,8 @@ def test_rare_classes_that_are_hard_are_covered_without_rows_of_their_own():
 @pytest.mark.parametrize("exact", [False, True])
 def test_the_set_is_where_the_p_value_exceeds_alpha(simulate, split, exact):
     rows, labels = simulate(1200, 40, seed=3)
-    predictor = PooledPredictor(score="raps", split=split, exact=exact, alpha=0.2)
+    floor = "auto" if split == "crossfit" else None  # a holdout's level does not know the guard
+    predictor = PooledPredictor(score="raps", split=split, exact=exact, alpha=0.2, floor=floor)
     predictor.fit(rows[:800], labels[:800])
     p = predictor.predict_p(rows[800:])
     np.testing.assert_array_equal(p > 0.2, predictor.predict_set(rows[800:]).to_mask())
@@ -250,7 +208,7 @@ def test_rows_in_another_order_with_their_ids_change_nothing():
     order = np.random.default_rng(0).permutation(len(scores))
     here = PooledPredictor().fit_scores(scores, labels, K, ids=ids)
     there = PooledPredictor().fit_scores(scores[order], labels[order], K, ids=ids[order])
-    for a, b in zip(here.limits_[:3], there.limits_[:3], strict=True):
+    for a, b in zip(here.fit_.thresholds[:3], there.fit_.thresholds[:3], strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -276,7 +234,7 @@ def votes(n_rows, n_votes, seed):
 def test_ties_are_broken_by_the_rows_draw_in_prediction_too(quietly):
     rows, labels = votes(600, 3, 0)
     model = quietly(PooledPredictor(), rows, labels)
-    assert model.limits_.upper_probability is not None
+    assert model.fit_.thresholds.upper_probability is not None
     once, again = model.predict_set(rows), model.predict_set(rows, ids=np.arange(600) + 10**6)
     assert once == model.predict_set(rows)
     assert once != again
@@ -287,14 +245,14 @@ def test_ties_are_broken_by_the_rows_draw_in_prediction_too(quietly):
 def test_without_ties_a_set_has_no_random_part(simulate):
     rows, labels = simulate(400, 10, seed=1)
     model = PooledPredictor().fit(rows, labels)
-    assert model.limits_.upper_probability is None
+    assert model.fit_.thresholds.upper_probability is None
     assert model.predict_set(rows) == model.predict_set(rows, ids=np.arange(400) + 10**6)
 
 
 def test_compare_counts_the_sets_that_predict_gives_on_tied_scores(quietly):
     rows, labels = votes(900, 3, 1)
     found = compare(rows, labels, methods=["pooled"], scores=["softmax"], n_splits=2)
-    chosen = calibration_split(labels, 0, 0, calibration_fraction=0.5)
+    chosen = calibration_split(labels, 0, 0)
     test = np.setdiff1d(np.arange(900), chosen)
     model = PooledPredictor().fit_scores(
         1 - rows[chosen, labels[chosen]], labels[chosen], 30, ids=chosen
@@ -307,35 +265,52 @@ def test_compare_counts_the_sets_that_predict_gives_on_tied_scores(quietly):
 
 
 @pytest.mark.parametrize("score", ["softmax", "aps"])
-def test_copies_share_a_fold_and_a_side_and_are_warned_about(simulate, monkeypatch, score):
+@pytest.mark.parametrize("split", ["crossfit", "holdout"])
+def test_copies_share_a_fold_and_a_side_and_are_warned_about(simulate, folds_seen, score, split):
     rows, labels = simulate(300, 10, seed=2)
     copied = np.tile(np.arange(300), 3)
-    folds, seen = module.assign_folds, []
-
-    def spy(groups, labels, order):
-        seen.append((groups[order], folds(groups, labels, order)[order]))
-        return folds(groups, labels, order)
-
-    monkeypatch.setattr(module, "assign_folds", spy)
-    for split in ("crossfit", "holdout"):
-        with pytest.warns(EvencoverWarning, match="66% of the calibration rows are copies"):
-            PooledPredictor(split=split, score=score).fit(rows[copied], labels[copied])
-        groups, fold = seen.pop()
-        n_rows = np.bincount(groups)
-        # The smallest and the largest value, where scores saturate, are not taken for copies.
-        assert (n_rows == 3).sum() >= (298 if split == "crossfit" else 236)
-        assert (n_rows == 1).sum() <= 6
-        assert len(np.unique(np.stack([groups, fold]), axis=1).T) == (n_rows > 0).sum()
-        assert sorted(np.unique(fold)) == list(range(N_FOLDS))
+    with pytest.warns(EvencoverWarning, match="66% of the calibration rows are copies"):
+        fitted = PooledPredictor(split=split, score=score).fit(rows[copied], labels[copied])
+    groups, folds = folds_seen[0]
+    n_rows = np.bincount(groups)
+    # The smallest and the largest value, where scores saturate, are not taken for copies.
+    assert (n_rows == 3).sum() >= 298
+    assert len(np.unique(np.stack([groups, folds]), axis=1).T) == len(n_rows)
+    assert sorted(np.unique(folds)) == list(range(N_FOLDS))
+    if split == "holdout":  # all copies of a row learn, or none does
+        scores = fitted._fitted.pool.scores
+        learning = np.searchsorted(np.unique(scores), scores)
+        assert score == "aps" or (np.bincount(learning) % 3 == 0).mean() > 0.98
 
 
-def test_rows_with_the_same_id_share_a_fold(simulate, monkeypatch):
+def test_inputs_that_recur_by_chance_are_not_taken_for_copies(folds_seen):
+    """One input makes an eighth of each class."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 10, 1000)
+    atom = 0.6 + 0.3 * rng.random(10)
+    scores = np.where(rng.random(1000) < 0.125, atom[labels], 0.5 * rng.random(1000))
+    PooledPredictor().fit_scores(scores, labels, 10)  # no warning, which would be an error
+    assert folds_seen[0][0] is None
+
+
+def test_rows_with_the_same_id_share_a_fold(simulate, folds_seen):
     rows, labels = simulate(40, 4, seed=3)
-    folds, seen = module.assign_folds, []
-    monkeypatch.setattr(module, "assign_folds", lambda c, *args: seen.append(c) or folds(c, *args))
     with pytest.warns(EvencoverWarning, match="the id of an earlier row"):
         PooledPredictor().fit(rows, labels, ids=np.arange(40) % 20)
-    assert (np.bincount(seen[0]) == 2).all()
+    assert (np.bincount(folds_seen[0][0]) == 2).all()
+
+
+def test_a_large_group_comes_first_no_more_often_than_a_single_row():
+    """Two groups of three rows, and 24 rows alone."""
+    groups = np.append(np.repeat([0, 1], 3), np.arange(2, 26))
+    ids = np.arange(30, dtype=np.uint64)
+    orders = [random_order(seed, RandomStream.FOLDS, ids) for seed in range(2600)]
+    first = [groups[one_of_each(groups, ids, order)[0]] for order in orders]
+    assert abs(np.mean(np.array(first) < 2) - 2 / 26) < 0.02
+    for order in orders[:100]:
+        is_held_out = hold_out(groups, ids, order)
+        assert is_held_out.sum() <= 6
+        assert (is_held_out[:6].reshape(2, 3).sum(axis=1) % 3 == 0).all()
 
 
 def test_ties_across_classes_are_not_taken_for_copies():

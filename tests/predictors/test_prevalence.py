@@ -51,11 +51,10 @@ def test_clusters_are_weighted_within(simulate):
     plain = ClusteredPredictor(gamma=0.5, n_clusters=2).fit(rows, labels)
     np.testing.assert_array_equal(fitted.cluster_of_class_, plain.cluster_of_class_)
     weights = exact_weights(labels, target)
-    groups, offsets = fitted.groups_, fitted.group_offsets_
+    groups, group_of_class, *_ = fitted._groups
     label_of_score = dict(zip((1 - rows[np.arange(600), labels]).tolist(), labels, strict=True))
     for y in range(8):
-        own = groups.of(fitted.group_of_class_[y]).tolist()
-        assert len(own) == np.diff(offsets)[fitted.group_of_class_[y]]
+        own = groups.of(group_of_class[y]).tolist()
         of_rows = [weights[label_of_score[score]] for score in own]
         expected = oracle.weighted_threshold(own, of_rows, weights[y], Fraction(1, 10))
         assert fitted.thresholds_[y] == expected
@@ -92,7 +91,7 @@ def test_a_file_will_do_and_is_read_once(simulate, tmp_path):
     np.testing.assert_array_equal(fitted.thresholds_, given.thresholds_)
     save(fitted, tmp_path / "m.safetensors")
     (tmp_path / "target.txt").unlink()
-    np.testing.assert_array_equal(load(tmp_path / "m.safetensors").target_prevalence_[0], 0.4)
+    np.testing.assert_array_equal(load(tmp_path / "m.safetensors").fit_.target_shares[0], 0.4)
 
 
 def test_classes_that_no_row_speaks_for_are_said(simulate):
@@ -135,7 +134,7 @@ def test_estimates_are_shares_with_the_mass_of_classes_without_rows(simulate):
         StandardPredictor(target_prevalence=found.prevalence).fit(*known)
     with np.errstate(divide="ignore"):
         logits = np.log(rows)
-    predictor.set_params(from_logits=True)
+    predictor = StandardPredictor(from_logits=True).fit(logits[few], labels[few])
     same = estimate_prevalence(predictor, logits[1000:], logits[few], labels[few])
     np.testing.assert_allclose(same.prevalence, found.prevalence, atol=1e-6)
 

@@ -1,7 +1,6 @@
 """One rule says who is in a set, wherever sets, sizes or coverage are asked for."""
 
 import pickle
-import re
 
 import numpy as np
 import pytest
@@ -10,13 +9,10 @@ from evencover import (
     ClasswisePredictor,
     CoverageMonitor,
     InputError,
-    RowGroupedPredictor,
     StandardPredictor,
     compare,
     estimate_prevalence,
-    predict_to_folder,
     recommend,
-    write_report,
 )
 from evencover.data import as_source
 from evencover.predictors import make_predictor, method_names
@@ -41,35 +37,19 @@ def test_the_rule_gives_the_predictors_sets_sizes_and_coverage(data, method, sco
     block = block_of(rows[300:], labels[300:])
     sets = fitted.predict_set(rows[300:])
     assert rule.sets(block) == sets
-    sizes, covered, top = rule.coverage(block)
+    sizes, covered, top, accepted = rule.coverage(block)
     np.testing.assert_array_equal(sizes, sets.sizes)
     np.testing.assert_array_equal(covered, sets.contains(labels[300:]))
     np.testing.assert_array_equal(top, rows[300:].argmax(axis=1))
-
-
-@pytest.fixture
-def by_site(data):
-    sites = np.array(["north", "south"])[np.arange(500) % 2]
-    return RowGroupedPredictor(score="aps").fit(*data, groups=sites), sites
-
-
-@pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
-def test_groups_of_rows_have_a_report_and_folders(by_site, data, tmp_path):
-    fitted, sites = by_site
-    rows, labels = data.rows[:-1], data.labels[:-1]
-    page = write_report(fitted, tmp_path / "page.html", rows, labels, groups=sites[:-1])
-    assert re.search("the threshold of the example(&#39;|')s group", page.read_text())
-    found = predict_to_folder(fitted, rows, tmp_path / "sets", groups=sites[:-1], extension=".npz")
-    assert found.n_rows == 499
-    with np.load(tmp_path / "sets" / "part-00000.npz") as stored:
-        sets = fitted.predict_set(rows, groups=sites[:-1])
-        np.testing.assert_array_equal(stored["indices"], sets.indices)
+    assert accepted.tolist() == [
+        members == [t] for members, t in zip(sets.to_lists(), top, strict=True)
+    ]
 
 
 def test_predicting_leaves_the_callers_source_alone(data):
     fitted = make_predictor("standard").fit(*data, class_names=list("abcdefg"))
     source = as_source(data.rows)
-    assert fitted.predict_set(source).class_names == list("abcdefg")
+    assert fitted.predict_set(source).class_names == tuple("abcdefg")
     assert source.class_names is None
 
 

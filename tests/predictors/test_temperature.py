@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evencover import InputError, StandardPredictor, compare, load, save
+from evencover import InputError, StandardPredictor, load, save
 from evencover.cli.info import of_model
 from evencover.predictors import make_predictor
 from evencover.predictors.temperature import COLDEST, HOTTEST, likeliest_temperature
@@ -49,7 +49,7 @@ def test_the_other_rows_calibrate_at_it(data, tmp_path, method):
     np.testing.assert_array_equal(fitted.thresholds_, again.thresholds_)
     save(fitted, tmp_path / "m.safetensors")
     loaded = load(tmp_path / "m.safetensors")
-    assert loaded.used_temperature == fitted.temperature_ != 1
+    assert loaded.temperature_ == fitted.temperature_ != 1
     assert loaded.predict_set(logits[:50], ids=ids[:50]) == fitted.predict_set(
         logits[:50], ids=ids[:50]
     )
@@ -64,7 +64,9 @@ def test_thresholds_are_those_of_the_rows_that_calibrate(data):
     z = logits / fitted.temperature_
     p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
     scores = 1 - p[np.arange(1000), labels]
-    kept = np.isclose(scores[:, None], fitted.group_scores_[None, :], rtol=0, atol=1e-12).any(1)
+    kept = np.isclose(
+        scores[:, None], fitted._groups.scores.scores[None, :], rtol=0, atol=1e-12
+    ).any(1)
     assert kept.sum() == 800
     assert fitted.thresholds_[0] == pytest.approx(np.sort(scores[kept])[720], abs=1e-12)
     apart = ~kept
@@ -85,20 +87,3 @@ def test_bad_ways_to_ask_are_refused(data, simulate):
     ):
         with pytest.raises(InputError, match=words):
             call()
-
-
-def test_compare_tries_several(data):
-    logits, labels = data
-    options = {"methods": ["standard"], "scores": ["aps", "softmax"], "n_splits": 2}
-    found = compare(logits, labels, from_logits=True, temperatures=[1, 0.5, 1], **options)
-    names = [candidate.score for candidate in found.candidates]
-    assert names == ["aps at T = 1", "softmax at T = 1", "aps at T = 0.5", "softmax at T = 0.5"]
-    alone = compare(logits, labels, from_logits=True, temperature=0.5, **options)
-    assert [c.score for c in alone.candidates] == ["aps", "softmax"]
-    for mine, theirs in zip(found.candidates[2:], alone.candidates, strict=True):
-        assert mine.costs == theirs.costs
-        assert mine.mean("covgap") == theirs.mean("covgap")
-    with pytest.raises(InputError, match="'temperatures' parameter of compare needs logits"):
-        compare(np.exp(logits), labels, temperatures=[1, 2], **options)
-    with pytest.raises(InputError, match="'temperatures' parameter of compare must be a finite"):
-        compare(logits, labels, from_logits=True, temperatures=[0], **options)

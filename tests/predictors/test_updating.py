@@ -14,13 +14,12 @@ from evencover import (
     ClasswisePredictor,
     EvencoverWarning,
     InputError,
-    RowGroupedPredictor,
     StandardPredictor,
     load,
     save,
 )
 from evencover.predictors import PREDICTORS, make_predictor, method_names
-from evencover.predictors.state import content_of
+from evencover.predictors.fit import stored
 
 K, CUT = 6, 250
 SCORES = ["softmax", "aps", APS(randomize=False), RAPS(k_reg=1), SAPS(), PAS()]
@@ -42,12 +41,11 @@ def made(method, **parameters):
 
 def assert_same(first, second):
     """Everything that a file holds is the same, bit for bit, but which inputs are known."""
-    (about, arrays), (other_about, other_arrays) = content_of(first), content_of(second)
-    for name in ("fingerprints_", "row_sample_limit_"):
-        about["fitted"].pop(name), other_about["fitted"].pop(name)
+    (about, arrays), (other_about, other_arrays) = stored(first), stored(second)
+    del about["fit"]["inputs"], other_about["fit"]["inputs"]
     assert about == other_about
     for each in (arrays, other_arrays):
-        each.pop("row_sample_", None)
+        del each["inputs.sample"]
     assert arrays.keys() == other_arrays.keys()
     for name in arrays:
         assert arrays[name].dtype == other_arrays[name].dtype
@@ -64,7 +62,7 @@ def assert_same(first, second):
 @pytest.mark.parametrize("method", method_names())
 def test_partial_fit_is_fit_on_all_rows(data, method, score, with_ids, exact):
     rows, labels = data
-    exact = exact and PREDICTORS[method].supports_exact
+    exact = exact and PREDICTORS[method]._supports_exact
 
     def named(start, stop):
         return {"ids": IDS[start:stop]} if with_ids else {}
@@ -117,7 +115,7 @@ def test_places_are_counted_on_after_a_window(data):
     parts.partial_fit(rows[100:200], labels[100:200], window=50)
     parts.partial_fit(rows[200:300], labels[200:300])
     whole = StandardPredictor(score="aps").fit(rows[:300], labels[:300])
-    np.testing.assert_array_equal(parts.kept_scores_, whole.kept_scores_[150:])
+    np.testing.assert_array_equal(parts.fit_.rows.scores, whole.fit_.rows.scores[150:])
     assert parts.n_calibration_ == 150
     by_place = StandardPredictor(score="aps").fit(rows[:300], labels[:300])
     by_place.partial_fit(rows[300:], labels[300:], since="150")
@@ -190,17 +188,17 @@ def test_copies_of_rows_that_joined_later_are_known(simulate):
         assert bool(known(fitted, rows[old], labels[old])[1]) == (first is None)
 
 
-def test_those_that_keep_no_rows_say_so(data, tmp_path):
+def test_rows_that_depend_on_others_cannot_be_updated(data, tmp_path):
     rows, labels = data
     given = StandardPredictor(score=PAS()).fit_scores(np.linspace(-1, 0, 400), labels, K)
     tempered = StandardPredictor(temperature="fit", from_logits=True).fit(np.log(rows), labels)
-    groups = np.arange(400) % 2
-    grouped = RowGroupedPredictor().fit(rows, labels, groups=groups)
-    for each in (given, grouped, tempered):
+    for each in (given, tempered):
         with pytest.raises(InputError, match="cannot be updated"):
             each.partial_fit(rows, labels)
         save(each, tmp_path / "model.safetensors", force=True)
-        assert load(tmp_path / "model.safetensors").kept_scores_ is None
+        with pytest.raises(InputError, match="cannot be updated"):
+            load(tmp_path / "model.safetensors").partial_fit(rows, labels)
+        assert (each.with_alpha(0.3).thresholds_ < each.thresholds_).all()
 
 
 def test_rows_with_ids_stay_with_ids(data):

@@ -91,8 +91,8 @@ def test_many_empty_sets_are_told_with_the_way_to_avoid_them(data, test_rows):
     sharp = {"alpha": 0.5, "score": "softmax"}
     predictor = make_predictor("standard", **sharp).fit(data.rows[:2000], data.labels[:2000])
     assert predictor.evaluate(*test_rows).empty_share > 0.01
-    assert "allow_empty=False" in report_content(predictor, *test_rows)["empty_sets"]
-    full = make_predictor("standard", **sharp, allow_empty=False)
+    assert "keep_top=True" in report_content(predictor, *test_rows)["empty_sets"]
+    full = make_predictor("standard", **sharp, keep_top=True)
     full.fit(data.rows[:2000], data.labels[:2000])
     assert report_content(full, *test_rows)["empty_sets"] == ""
 
@@ -192,7 +192,7 @@ def test_rows_are_called_by_their_ids(fitted, test_rows):
 def test_classes_without_names_or_test_rows_have_a_place(quietly, simulate):
     data = simulate(500, 10, long_tail=True)
     predictor = quietly(
-        make_predictor("classwise"), data.rows, data.labels, class_names=["", " ", *"cdefghij"]
+        make_predictor("classwise"), data.rows, data.labels, class_names=["  ", " ", *"cdefghij"]
     )
     content = report_content(predictor, data.rows[:100], data.labels[:100])
     assert content["classes"]["name"][:3] == ["class 0", "class 1", "c"]
@@ -270,6 +270,6 @@ def test_a_cut_and_unknown_labels_are_counted_as_evaluate_counts_them(data, scor
     assert content["classes"]["covered_at_top"] == report.at_top.class_covered.tolist()
     assert content["top"]["coverage"] == report.at_top.marginal_coverage < report.marginal_coverage
     assert sum(content["classes"]["histogram"]) == report.n_rows - 7
-    assert content["floor"] == "80%"
+    assert content["classes"]["guaranteed"] == fitted.guarantees_.round(4).tolist()
     with pytest.raises(InputError, match="'top'"):
         report_content(fitted, data.rows[1000:], told, top=0)

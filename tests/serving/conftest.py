@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from serving.service import NAMES, TOKEN, K, Server
+from serving.service import BEARER, NAMES, TOKEN, K, Server
 
 from evencover import ClasswisePredictor, save
 
@@ -30,15 +30,16 @@ def serve(model, tmp_path):
     """A client of a service with a state, a token and limits."""
     from starlette.testclient import TestClient
 
-    from evencover.serving.http import Service, make_app
+    from evencover.serving.http import Application
     from evencover.serving.requests import Limits
+    from evencover.serving.service import Service
 
     clients = []
 
     def start(path=model, token=TOKEN, state=tmp_path / "watch.db", watch=False, **limits):
         service = Service(path, state)
-        app = make_app(service, token=token, limits=Limits(**limits), watch=watch)
-        client = TestClient(app)
+        application = Application(service, token=token, limits=Limits(**limits), watch=watch)
+        client = TestClient(application.asgi(), headers=BEARER if token else {})
         client.service = service
         clients.append(client.__enter__())
         return client

@@ -7,7 +7,7 @@ import pytest
 
 from evencover import InputError, StandardPredictor
 
-ROOMS = ("onnx", "mlflow", "http", "open_inference")
+ROOMS = ("onnx", "mlflow", "http", "open_inference", "requests", "server", "service")
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def missing(monkeypatch):
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_rooms_can_be_entered_without_the_extras(missing, monkeypatch, room):
-    missing("onnx", "mlflow", "starlette", "uvicorn", "prometheus_client")
+    missing("onnx", "mlflow", "msgspec", "starlette", "uvicorn", "prometheus_client")
     monkeypatch.delitem(sys.modules, f"evencover.serving.{room}", raising=False)
     assert import_module(f"evencover.serving.{room}")
 

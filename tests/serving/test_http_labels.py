@@ -1,18 +1,22 @@
 """The service: labels are counted once, by id alone or with rows, and states survive restarts."""
 
+import dataclasses
 import json
 import shutil
 import sqlite3
 import threading
+import time
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pytest
 from serving.service import BEARER, NAMES, TOKEN, K, body
 
 from evencover import CoverageMonitor, InputError, StandardPredictor, save
-from evencover.monitoring import Store, store
+from evencover.monitoring import MonitorState, database
+from evencover.serving import service as service_module
 
-for library in ("starlette", "uvicorn", "prometheus_client", "httpx", "pyarrow"):
+for library in ("starlette", "uvicorn", "prometheus_client", "httpx"):
     pytest.importorskip(library)
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
@@ -29,15 +33,17 @@ def numbers(found):
 
 def expected(fitted, data, part=slice(300, 600)):
     ids = [f"row {n}" for n in range(*part.indices(600))]
-    return CoverageMonitor(fitted).update(data.rows[part], data.labels[part], ids=ids)
+    monitor = CoverageMonitor(fitted)
+    monitor.update(data.rows[part], data.labels[part], ids=ids)
+    return monitor.snapshot()
 
 
-def same(found, wanted):
+def assert_same(monitor, wanted):
+    found = monitor.snapshot()
     for name in ("rows", "covered"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
-    np.testing.assert_allclose(found.log_e_values(), wanted.log_e_values())
-    np.testing.assert_allclose(found.shift_log_e_values(), wanted.shift_log_e_values())
-    return True
+    np.testing.assert_allclose(found.log_e_values, wanted.log_e_values)
+    np.testing.assert_allclose(found.shift_log_e_values, wanted.shift_log_e_values)
 
 
 # Labels -----------------------------------------------------------------------------------------
@@ -50,7 +56,7 @@ def test_labels_are_counted_by_id_alone_as_they_are_with_their_rows(serve, data,
     assert numbers(post(by_id, "/v1/labels", known)) == (300, 0, 0)
     assert numbers(post(with_rows, "/v1/labels", body(data, labels=True))) == (300, 0, 0)
     for name in ("watch.db", "other.db"):
-        assert same(CoverageMonitor(fitted, store=tmp_path / name), expected(fitted, data))
+        assert_same(CoverageMonitor(fitted, state=tmp_path / name), expected(fitted, data))
     found = by_id.get("/v1/coverage").json()  # at once, not that of a second ago
     assert found["rows"] == 300
     assert found["coverage"] == expected(fitted, data).covered.sum() / 300
@@ -75,11 +81,11 @@ def test_a_label_that_comes_before_its_row_waits_for_it(client, data, fitted, tm
     known = {name: body(data, labels=True)[name] for name in ("ids", "labels")}
     assert numbers(post(client, "/v1/labels", known)) == (0, 0, 300)
     assert numbers(post(client, "/v1/labels", known)) == (0, 0, 300)
-    assert client.service.store.waiting() == 300
+    assert client.service.now.monitor.snapshot().waiting == 300
     post(client, "/v1/sets", body(data))
     found = client.get("/v1/coverage").json()
     assert (found["rows"], found["waiting"]) == (300, 0)
-    assert same(CoverageMonitor(fitted, store=tmp_path / "watch.db"), expected(fitted, data))
+    assert_same(CoverageMonitor(fitted, state=tmp_path / "watch.db"), expected(fitted, data))
 
 
 @pytest.mark.parametrize("with_rows", [False, True])
@@ -118,7 +124,8 @@ def test_unknown_classes_count_as_missed_and_are_shown(client, data):
 def test_labels_need_the_token(serve, data):
     given = body(data, labels=True)
     client = serve()
-    for headers in ({}, {"authorization": TOKEN}, {"authorization": "Bearer x"}):
+    for sent in ("", TOKEN, "Bearer x"):
+        headers = {"authorization": sent}
         assert client.post("/v1/labels", json=given, headers=headers).status_code == 401
     locked = serve(token=None, state=None)
     assert locked.post("/v1/labels", json=given, headers=BEARER).status_code == 403
@@ -133,7 +140,6 @@ def test_labels_need_the_token(serve, data):
         {"ids": ["a"], "labels": [1, 2]},
         {"ids": ["a"], "labels": [1.5]},
         {"ids": ["a"], "labels": [1], "time": ["yesterday"]},
-        {"ids": [], "labels": []},
     ],
     ids=str,
 )
@@ -189,28 +195,174 @@ def test_coverage_by_class_and_period_is_a_table(client, data):
 # States -----------------------------------------------------------------------------------------
 
 
-def test_labels_that_cannot_be_stored_are_not_counted_and_can_be_sent_again(
-    serve, data, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(store, "BUSY_SECONDS", 0.1)
-    client = serve()
-    other = sqlite3.connect(tmp_path / "watch.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    sent = body(data, labels=True)
-    assert client.post("/v1/labels", json=sent, headers=BEARER).status_code == 503
-    answer = client.post("/v1/sets", json=body(data))  # not recorded, but answered
-    assert (
-        answer.json()["sets"]
-        == client.service.now.predictor.predict_set(
-            data.rows[300:], ids=body(data)["ids"]
-        ).to_lists()
-    )
-    assert client.get("/healthz").json()["status"] == "degraded"
-    assert client.service.n_unrecorded == 300
-    other.execute("ROLLBACK")
+@pytest.fixture
+def locked(tmp_path, monkeypatch):
+    """A state that another process writes to, for as long as the context."""
+    monkeypatch.setattr(database, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(service_module, "RETRY_SECONDS", 0.05)
+
+    @contextmanager
+    def lock():
+        with closing(sqlite3.connect(tmp_path / "watch.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            yield
+            other.execute("ROLLBACK")
+
+    return lock
+
+
+def wait_until(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError(condition)
+
+
+def test_labels_that_cannot_be_stored_are_not_counted_and_can_be_sent_again(serve, data, locked):
+    client, sent = serve(), body(data, labels=True)
+    with locked():
+        assert client.post("/v1/labels", json=sent).status_code == 503
+        assert client.get("/healthz").json()["status"] == "degraded"
     assert client.get("/v1/coverage").json()["rows"] == 0
     assert numbers(post(client, "/v1/labels", sent)) == (300, 0, 0)
-    other.close()
+    assert client.get("/healthz").json()["status"] == "ok"
+
+
+def test_sets_do_not_wait_for_the_database_and_are_recorded_later(serve, data, fitted, locked):
+    """Another process with an open transaction once stopped them for as long as it took."""
+    client, sent = serve(), body(data, labels=True)
+    known = {name: sent[name] for name in ("ids", "labels")}
+    with locked():
+        begun = time.monotonic()
+        for n in range(300, 600, 10):
+            batch = body(data, slice(n, n + 10))
+            sets = fitted.predict_set(data.rows[n : n + 10], ids=batch["ids"])
+            assert post(client, "/v1/sets", batch)["sets"] == sets.to_lists()
+        assert time.monotonic() - begun < 5
+        wait_until(lambda: client.get("/healthz").json()["status"] == "degraded")
+        assert client.get("/healthz").json()["queued_rows"] == 300
+        assert "evencover_queued_rows 300.0" in client.get("/metrics").text
+        assert client.post("/v1/labels", json=known).status_code == 503
+    wait_until(lambda: client.get("/healthz").json()["queued_rows"] == 0)
+    assert numbers(post(client, "/v1/labels", known)) == (300, 0, 0)
+    assert client.get("/healthz").json()["dropped_rows"] == 0
+
+
+def test_a_full_queue_drops_rows_and_counts_them(serve, data, locked, monkeypatch):
+    monkeypatch.setattr(service_module, "QUEUE_BYTES", 70_000)
+    client = serve()
+    with locked():
+        for _ in range(3):
+            assert client.post("/v1/sets", json=body(data)).status_code == 200
+        health = client.get("/healthz").json()
+        assert health["status"] == "degraded"
+        assert (health["queued_rows"], health["dropped_rows"]) == (600, 300)
+        assert f"evencover_dropped_rows {health['dropped_rows']}.0" in client.get("/metrics").text
+    wait_until(lambda: client.get("/healthz").json()["queued_rows"] == 0)
+    assert post(client, "/v1/sets", body(data))["sizes"]
+    wait_until(lambda: client.get("/healthz").json()["status"] == "ok")
+
+
+def test_rows_that_cannot_be_written_do_not_stop_others(serve, data, monkeypatch):
+    client = serve()
+    with monkeypatch.context() as patched:
+        patched.setattr(MonitorState, "_record", lambda *_: 1 / 0)
+        post(client, "/v1/sets", body(data, slice(300, 400)))
+        wait_until(lambda: client.get("/healthz").json()["dropped_rows"] == 100)
+    sent = body(data, slice(400, 600), labels=True)
+    post(client, "/v1/sets", {name: sent[name] for name in ("ids", "rows")})
+    counted = post(client, "/v1/labels", {name: sent[name] for name in ("ids", "labels")})
+    assert numbers(counted) == (200, 0, 0)
+
+
+def test_a_deleted_state_takes_no_labels(serve, data, tmp_path):
+    client = serve()
+    post(client, "/v1/sets", body(data))
+    assert client.service.writer.flush(10)
+    for file in tmp_path.glob("watch.db*"):
+        file.unlink()
+    known = {name: body(data, labels=True)[name] for name in ("ids", "labels")}
+    for _ in range(2):
+        assert client.post("/v1/labels", json=known).status_code == 503
+    assert client.post("/v1/sets", json=body(data)).status_code == 200
+    assert client.get("/v1/coverage").status_code == 503
+    assert client.get("/metrics").status_code == 200
+    assert client.get("/healthz").json()["status"] == "degraded"
+
+
+def test_a_label_is_counted_for_the_model_of_its_request(serve, data, model, monkeypatch):
+    """A reload between two reads of the current model once mixed two of them."""
+    client = serve()
+    reads, now = [], client.service.now
+    other = dataclasses.replace(now, monitor=None)
+
+    class Changing(type(client.service)):
+        @property
+        def now(self):
+            reads.append(1)
+            return now if len(reads) == 1 else other
+
+    del client.service.__dict__["now"]
+    client.service.__class__ = Changing
+    for path in ("/v1/sets", "/v2/models/model/infer"):
+        reads.clear()
+        rows = data.rows[300:301]
+        tensor = {"name": "probabilities", "shape": [1, K], "datatype": "FP64"}
+        sent = {"inputs": [tensor | {"data": rows.ravel().tolist()}]}
+        post(client, path, {"rows": rows.tolist()} if path == "/v1/sets" else sent)
+        assert len(reads) == 1
+    reads.clear()
+    assert numbers(post(client, "/v1/labels", body(data, labels=True))) == (300, 0, 0)
+    assert len(reads) == 1
+
+
+def test_a_corrected_label_replaces_the_first_one(client, data, fitted):
+    sent = body(data, labels=True)
+    post(client, "/v1/sets", body(data))
+    known = {"ids": sent["ids"], "labels": [(y + 1) % K for y in sent["labels"]]}
+    assert numbers(post(client, "/v1/labels", known)) == (300, 0, 0)
+    known["labels"] = sent["labels"]
+    assert post(client, "/v1/labels", known) == {
+        **{"counted": 0, "corrected": 300, "repeated": 0, "waiting": 0}
+    }
+    assert (
+        client.get("/v1/coverage").json()["coverage"] == expected(fitted, data).covered.sum() / 300
+    )
+
+
+def test_no_rows_give_no_sets_and_no_labels_none(client):
+    assert post(client, "/v1/sets", {"rows": []})["sets"] == []
+    assert post(client, "/v1/sets", {"rows": [], "ids": []})["sizes"] == []
+    for content in ({"ids": [], "labels": []}, {"rows": [], "labels": []}):
+        assert numbers(post(client, "/v1/labels", content)) == (0, 0, 0)
+    tensor = {"name": "probabilities", "shape": [0, K], "datatype": "FP64", "data": []}
+    found = post(client, "/v2/models/model/infer", {"inputs": [tensor]})
+    assert [output["shape"] for output in found["outputs"]] == [[0], [0, K], [0, K]]
+
+
+def test_sets_need_the_token_if_there_is_one(serve, data):
+    given, wrong = body(data), {"authorization": "Bearer x"}
+    client, unlocked = serve(), serve(token=None, state=None)
+    for path in ("/v1/sets", "/v2/models/model/infer"):
+        assert client.post(path, json=given, headers=wrong).status_code == 401
+        assert unlocked.post(path, json=given, headers=wrong).status_code != 401
+    assert client.get("/healthz", headers=wrong).status_code == 200
+
+
+def test_answers_are_limited(serve, data):
+    """15 MB in once gave 266 MB out."""
+    client = serve(state=None, body=3000)
+    rows, infer = np.full((30, K), 1 / K), "/v2/models/model/infer"
+    tensor = {"name": "probabilities", "shape": [30, K], "datatype": "FP32"}
+    sent = {"inputs": [tensor | {"data": rows.ravel().tolist()}]}
+    assert client.post(infer, json=sent).status_code == 200
+    client.service.now.__dict__["name_bytes"] = np.full(K, 1000)  # long names
+    for path, content in ((infer, sent), ("/v1/sets", {"rows": rows.tolist()})):
+        answer = client.post(path, json=content)
+        assert answer.status_code == 413
+        assert "fewer rows" in answer.json()["error"]
+    assert client.post(infer, json=sent | {"outputs": [{"name": "classes"}]}).status_code == 200
 
 
 def test_a_new_model_starts_its_own_counts_and_labels_find_the_model_that_served(
@@ -232,8 +384,8 @@ def test_a_new_model_starts_its_own_counts_and_labels_find_the_model_that_served
     assert client.get("/v1/coverage").json()["rows"] == 200
     path = tmp_path / "watch.db"
     first, second = slice(300, 400), slice(400, 600)
-    assert same(CoverageMonitor(fitted, store=path), expected(fitted, data, first))
-    assert same(CoverageMonitor(other, store=path), expected(other, data, second))
+    assert_same(CoverageMonitor(fitted, state=path), expected(fitted, data, first))
+    assert_same(CoverageMonitor(other, state=path), expected(other, data, second))
     model.write_bytes(model.read_bytes()[:100])
     with pytest.raises(InputError):
         client.service.reload()
@@ -269,9 +421,9 @@ def test_many_at_once_on_two_services_are_all_counted_once(serve, data, fitted, 
     def send(service, start):
         for n in range(start, start + 50, 10):
             content = body(data, slice(n, n + 10), labels=True)
-            answer = service.labels(_known(content))
-            assert answer["counted"] + answer["repeated"] == 10
-            counted.append(answer["counted"])
+            answer = service.labels(_known(content)).result()
+            assert answer.counted + answer.repeated == 10
+            counted.append(answer.counted)
 
     def _known(content):
         from evencover.serving.requests import Rows
@@ -288,17 +440,19 @@ def test_many_at_once_on_two_services_are_all_counted_once(serve, data, fitted, 
     for thread in threads:
         thread.join()
     assert sum(counted) == 300
-    found = CoverageMonitor(fitted, store=tmp_path / "watch.db")
+    found = CoverageMonitor(fitted, state=tmp_path / "watch.db").snapshot()
     np.testing.assert_array_equal(found.rows, expected(fitted, data).rows)
     np.testing.assert_array_equal(found.covered, expected(fitted, data).covered)
     shown = [json.dumps(each.get("/v1/coverage").json()["classes"]) for each in clients]
     assert shown[0] == shown[1]
 
 
-def test_a_store_may_be_handed_over(model, data):
-    from evencover.serving.http import Service
+def test_a_state_may_be_handed_over(model, data):
     from evencover.serving.requests import Rows
+    from evencover.serving.service import Service
 
-    service = Service(model, Store(retention=1))
+    service = Service(model, MonitorState(retention=1))
     service.sets(Rows(data.rows[300:310], list(range(10))))
-    assert service.labels(Rows(None, list(range(10)), labels=[0] * 10))["counted"] == 10
+    labels = service.labels(Rows(None, list(range(10)), labels=[0] * 10))
+    assert labels.result().counted == 10
+    service.close()

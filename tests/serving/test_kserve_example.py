@@ -1,6 +1,7 @@
 """The KServe transformer between a classifier and the service, all of them running."""
 
 import importlib.util
+import os
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from serving.service import K
+from serving.service import TOKEN, K
 
 pytestmark = [
     pytest.mark.deep,
@@ -80,9 +81,10 @@ def test_the_transformer_gives_the_sets_and_the_service_knows_their_rows(
         ],
     ]
     rows = data.rows[300:320]
+    environment = os.environ | {"EVENCOVER_TOKEN": TOKEN}
     with ExitStack() as stack:
         for command in commands:
-            process = stack.enter_context(subprocess.Popen(command))
+            process = stack.enter_context(subprocess.Popen(command, env=environment))
             stack.callback(process.kill)
         for port in (classifier, transformer):
             wait_for(f"http://127.0.0.1:{port}/v2/models/animals/ready")

@@ -14,7 +14,6 @@ from evencover import (
     SAPS,
     ClasswisePredictor,
     InputError,
-    RowGroupedPredictor,
     Score,
     StandardPredictor,
     to_onnx,
@@ -61,8 +60,8 @@ def n_different(found, sets):
 
 
 def variants(method, score):
-    """(exact, allow_empty, type) of a predictor: few in the short form, all in the full one."""
-    can_be_exact = PREDICTORS[method].supports_exact
+    """(exact, keep_top, type) of a predictor: few in the short form, all in the full one."""
+    can_be_exact = PREDICTORS[method]._supports_exact
     if IS_DEEP:
         exact = [True, False] if can_be_exact else [False]
         return list(product(exact, [True, False], ["float16", "float32", "float64"]))
@@ -82,9 +81,9 @@ def test_no_membership_differs(simulate, tmp_path, method, score, logits):
     kinds = variants(method, score)
     n_rows = -(-wanted // (n_classes * len(kinds)))
     data, labels = simulate(n_fit + n_rows, n_classes, seed=4)
-    for exact, allow_empty, dtype in kinds:
+    for exact, keep_top, dtype in kinds:
         rows = (np.log(data + 1e-30) if logits else data).astype(dtype)
-        fitted = made(method, score, exact=exact, allow_empty=allow_empty, from_logits=logits)
+        fitted = made(method, score, exact=exact, keep_top=keep_top, from_logits=logits)
         fitted.fit(rows[:n_fit], labels[:n_fit])
         graph = exported(fitted, tmp_path / "sets.onnx", dtype=dtype)
         for start in range(n_fit, len(rows), block):
@@ -92,7 +91,7 @@ def test_no_membership_differs(simulate, tmp_path, method, score, logits):
             found = graph.run(None, {"rows": new, **onnx_inputs(fitted, new)})
             assert n_different(found, fitted.predict_set(new)) == 0
             n_compared += found[0].size
-        if not allow_empty:
+        if keep_top:
             assert (found[1] > 0).all()
     assert n_compared >= wanted
 
@@ -321,9 +320,6 @@ def test_bad_input_is_one_sentence(simulate, tmp_path):
     ):
         with pytest.raises(InputError, match=words):
             to_onnx(fitted, tmp_path / path, **how)
-    by_site = RowGroupedPredictor().fit(rows, labels, groups=np.arange(100) % 2)
-    with pytest.raises(InputError, match="Only methods with one threshold per class"):
-        to_onnx(by_site, tmp_path / "sets.onnx")
     with pytest.raises(InputError, match="not calibrated"):
         to_onnx(StandardPredictor(), tmp_path / "sets.onnx")
     to_onnx(fitted, tmp_path / "sets.onnx")

@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 from depth import size
-from serving.service import K
+from serving.service import BEARER, K
 
-from evencover import ClasswisePredictor, RowGroupedPredictor, save
+from evencover import ClasswisePredictor, save
 
 for library in ("starlette", "uvicorn", "prometheus_client", "httpx"):
     pytest.importorskip(library)
@@ -51,7 +51,7 @@ def ask(http, client, rows, ids=None, *, binary_in, binary_out, reads="probabili
     wanted = ("sizes", "classes", "labels")
     outputs = [http.InferRequestedOutput(name, binary_data=binary_out) for name in wanted]
     outputs = None if binary_out is None else outputs
-    answer = client.infer("model", inputs, outputs=outputs, **more)
+    answer = client.infer("model", inputs, outputs=outputs, headers={**BEARER}, **more)
     sizes, classes, labels = (answer.as_numpy(name) for name in wanted)
     assert sizes.dtype == classes.dtype == np.int64
     texts = [[t.decode() if isinstance(t, bytes) else t for t in row] for row in labels.tolist()]
@@ -145,7 +145,7 @@ def test_json_numbers_are_rounded_to_the_type_of_the_tensor(client, data, fitted
     assert found["outputs"][0]["data"] == expected
 
 
-def test_models_of_logits_and_of_groups(serve, data, tmp_path):
+def test_models_of_logits(serve, data, tmp_path):
     logits = np.log(data.rows)
     fitted = ClasswisePredictor(from_logits=True).fit(logits[:300], data.labels[:300])
     save(fitted, tmp_path / "logits.safetensors")
@@ -156,19 +156,6 @@ def test_models_of_logits_and_of_groups(serve, data, tmp_path):
     sizes, _, labels = tensors(fitted.predict_set(logits[300:]))
     assert found["outputs"][0]["data"] == sizes
     assert found["outputs"][2]["data"] == np.ravel(labels).tolist()  # the indices: it has no names
-    sites = np.array(["north", "south"])[np.arange(300) % 2]
-    by_site = RowGroupedPredictor().fit(data.rows[:300], data.labels[:300], groups=sites)
-    save(by_site, tmp_path / "sites.safetensors")
-    client = serve(tmp_path / "sites.safetensors", state=None)
-    asked = request(data.rows[300:])
-    assert client.post("/v2/models/sites/infer", json=asked).status_code == 422
-    groups = {"name": "groups", "shape": [300], "datatype": "BYTES", "data": sites.tolist()}
-    asked["inputs"].append(groups)
-    found = client.post("/v2/models/sites/infer", json=asked).json()
-    sets = by_site.predict_set(data.rows[300:], groups=sites)
-    assert found["outputs"][0]["data"] == sets.sizes.tolist()
-    names = [each["name"] for each in client.get("/v2/models/sites").json()["inputs"]]
-    assert names == ["probabilities", "ids", "groups"]
 
 
 GOOD = request([[0.2] * K])
@@ -198,7 +185,6 @@ def changed(**fields):
         changed(shape=[1, True]),
         changed(shape=[2, K]),
         changed(shape=[2**40, 2**40]),
-        changed(shape=[0, K], data=[]),
         changed(shape=[1, 1000], data=[0.001] * 1000),
         changed(data=None),
         changed(data=[0.2] * 4 + ["0.2"]),

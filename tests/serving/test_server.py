@@ -8,6 +8,8 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from http.client import HTTPConnection
 
 import pytest
 from cli.running import command, environment
@@ -15,7 +17,7 @@ from depth import size
 from serving.service import TOKEN
 
 from evencover import ClasswisePredictor, StandardPredictor, save
-from evencover.monitoring import Store
+from evencover.monitoring import MonitorState
 
 for library in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
@@ -40,7 +42,8 @@ def test_ctrl_c_ends_it_and_keeps_the_state(folder, data, start):
     server.ask("POST", "/v1/sets", {"rows": data.rows[:5].tolist(), "ids": list(range(5))})
     errors = server.end(signal.SIGINT)
     assert "Traceback" not in errors
-    assert Store(folder / "watch.db").read("SELECT COUNT(*) FROM served") == [(5,)]
+    with MonitorState(folder / "watch.db").reading() as run:
+        assert run("SELECT COUNT(*) AS rows FROM served") == [(5,)]
 
 
 def test_a_new_model_drops_no_request(folder, data, start):
@@ -75,10 +78,11 @@ def test_a_new_model_drops_no_request(folder, data, start):
 
 
 def test_slow_and_silent_clients_do_not_stop_it(data, start):
-    server = start("--timeout", "1", "--max-requests", "20")
+    server = start("--timeout", "1")
     slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(8)]
+    head = f"POST /v1/sets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n"
     for each in slow[:4]:
-        each.sendall(b"POST /v1/sets HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        each.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
     for each in slow[4:]:
         each.sendall(b"POST /v1/se")
     assert server.ask("POST", "/v1/sets", {"rows": data.rows[:2].tolist()})[0] == 200
@@ -140,7 +144,7 @@ def test_its_state_is_shared_with_the_command_line(folder, data, start):
     server.ask("POST", "/v1/sets", sent)
     lines = "".join(f"{n},{data.labels[n]}\n" for n in range(20))
     (folder / "labels.csv").write_text(f"id,label\n{lines}")
-    monitor = ("monitor", "model.safetensors", "--state", "watch.db", "--quiet-alarms")
+    monitor = ("monitor", "model.safetensors", "--state", "watch.db")
     assert "20 labeled examples" in evencover(folder, *monitor, "--labels", "labels.csv").stdout
     known = {"ids": list(range(30)), "labels": data.labels[:30].tolist()}
     assert server.ask("POST", "/v1/labels", known)[1]["counted"] == 10
@@ -152,7 +156,7 @@ def test_its_state_is_shared_with_the_command_line(folder, data, start):
     [
         *(("--port", value) for value in ("-1", "65536")),
         *(("--timeout", value) for value in ("0", "nan", "inf", "1e9")),
-        *((f"--max-{name}", "0") for name in ("body", "rows", "values", "requests", "connections")),
+        *((f"--max-{name}", "0") for name in ("body", "rows", "connections")),
     ],
 )
 def test_limits_are_checked(folder, capsys, option, value):
@@ -200,3 +204,28 @@ def test_the_description_holds_for_whatever_is_sent(folder, data, start, token):
     assert server.is_up()
     counted = server.ask("GET", "/v1/coverage")[1]["rows"]
     assert not counted or token  # with it, a row of probabilities may be made by chance
+
+
+def test_heads_that_do_not_arrive_do_not_keep_a_server_busy(start, data):
+    """60 connections of 9 bytes once kept a server of 50 busy for as long as they wanted."""
+    server = start("--timeout", "1", "--max-connections", "50")
+
+    def status():
+        with closing(HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+            connection.request("GET", "/healthz")
+            return connection.getresponse().status
+
+    slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(60)]
+    for each in slow:
+        each.sendall(b"POST /v1/")
+    begun = time.monotonic()
+    assert status() == 503
+    while status() == 503:
+        assert time.monotonic() - begun < 20
+        for each in slow:
+            with suppress(OSError):  # closed
+                each.send(b"x", socket.MSG_NOSIGNAL)  # a byte more gains no time
+        time.sleep(0.1)
+    assert status() == 200
+    for each in slow:
+        each.close()

@@ -17,7 +17,6 @@ from evencover import (
     ClasswisePredictor,
     ClusteredPredictor,
     GroupedPredictor,
-    RowGroupedPredictor,
     StandardPredictor,
 )
 from evencover.quantiles import confident_rank
@@ -58,20 +57,16 @@ def test_standard_falls_short_as_rarely_as_was_asked_for(n, alpha, confidence):
     assert np.mean(np.array(short) < 1 - alpha) > 2 * (1 - confidence)
 
 
-@pytest.mark.parametrize("grouped", [False, True, "rows"])
+@pytest.mark.parametrize("grouped", [False, True])
 def test_each_class_or_group_falls_short_as_rarely_as_was_asked_for(grouped):
-    """Class y has scores Beta(a_y, 1): coverage is threshold^a_y. Three comparisons."""
+    """Class y has scores Beta(a_y, 1): coverage is threshold^a_y. Two comparisons."""
     rng = np.random.default_rng(21)
     shape, labels = np.array([0.5, 1.0, 4.0]), np.repeat(np.arange(3), COUNTS)
     coverage = []
     for _ in range(N):
         scores = rng.random(len(labels)) ** (1 / shape[labels])
-        if grouped == "rows":
-            fitted = RowGroupedPredictor(confidence=0.9)
-            fitted.fit_scores(scores, labels, 3, groups=labels)
-        else:
-            method = GroupedPredictor if grouped else ClasswisePredictor
-            fitted = method(confidence=0.9).fit_scores(scores, labels, 3)
+        method = GroupedPredictor if grouped else ClasswisePredictor
+        fitted = method(confidence=0.9).fit_scores(scores, labels, 3)
         coverage.append(fitted.thresholds_**shape)
     for y, n in enumerate(COUNTS):
         agrees(np.array(coverage)[:, y] < 0.9, chance_below(n))

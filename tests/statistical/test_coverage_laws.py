@@ -93,7 +93,8 @@ def test_classwise_coverage_is_beta_for_every_class(broken):
 def test_clustered_coverage_is_beta_for_every_cluster(broken):
     """Given D1 and the cluster's n_m rows of D2: Beta(k_m, n_m + 1 - k_m). False alarms: 0.1%.
 
-    Labels are drawn at random, so a cluster's score distribution is the mixture of its classes.
+    Labels are drawn at random, so a cluster's score distribution is the mixture of its classes. A
+    cluster with too few rows for a threshold (k_m > n_m) covers everything instead.
     """
     rng = np.random.default_rng(5)
     shape = np.array([0.4, 0.5, 0.6, 0.45, 0.55, 6.0, 7.0, 8.0, 6.5, 7.5])
@@ -110,7 +111,10 @@ def test_clustered_coverage_is_beta_for_every_cluster(broken):
             weight = chance[members] / chance[members].sum()
             coverage = weight @ threshold ** shape[members]
             k = int(np.ceil((n + 1) * 0.9 - 1e-9))
-            positions.append(beta(k, n + 1 - k).cdf(coverage))
+            if k > n:
+                assert threshold == np.inf or broken
+            else:
+                positions.append(beta(k, n + 1 - k).cdf(coverage))
     assert follows(positions, "uniform") != broken
 
 
@@ -152,6 +156,26 @@ def test_exact_coverage_is_one_minus_alpha_on_average(method, exact, n, alpha):
         assert overshoot > 2 * SIGMAS * error
 
 
+def test_a_tie_is_included_more_often_as_alpha_falls():
+    """With b of n scores below it and E equal: ((n + 1)(1 - alpha) - b)/(E + 1). Rate: 6e-5 each.
+
+    One set may lose a tie as alpha falls, because the draws of ties concern all rows of a group.
+    """
+    scores, n_seeds = np.array([0.1, 0.2, 0.2, 0.5, 0.5, 0.5, 0.5, 0.9]), size(300, 3000)
+    calibration = GroupedScores.sort(scores, np.zeros(8, dtype=int), 1)
+    for alpha in (0.9, 0.75, 0.7, 0.5, 0.4, 0.2, 0.15):
+        included = []
+        for seed in range(n_seeds):
+            thresholds = calibration.thresholds(alpha, exact=True, random_state=seed)
+            upper, lower, chance = thresholds.upper, thresholds.lower, thresholds.upper_probability
+            included.append(chance * (scores <= upper) + (1 - chance) * (scores <= lower))
+        n_below = (scores[:, None] > scores).sum(axis=1)
+        n_equal = (scores[:, None] == scores).sum(axis=1)
+        expected = np.clip((9 * (1 - alpha) - n_below) / (n_equal + 1), 0, 1)
+        error = np.sqrt(expected * (1 - expected) / n_seeds)
+        assert (abs(np.mean(included, axis=0) - expected) <= SIGMAS * error + 1e-9).all()
+
+
 def test_exact_coverage_of_clusters_is_one_minus_alpha_on_average():
     """Two clusters of few D2 rows; coverage is computed from both thresholds. Rate: 6e-5."""
     rng = np.random.default_rng(7)
@@ -163,10 +187,10 @@ def test_exact_coverage_of_clusters_is_one_minus_alpha_on_average():
         fitted = ClusteredPredictor(gamma=0.8, n_clusters=2, exact=True, random_state=repetition)
         fitted.fit_scores(scores, labels, 6)
         upper = np.minimum(fitted.thresholds_, 1) ** shape
-        lower = np.minimum(fitted.limits_.lower, 1) ** shape
+        lower = np.minimum(fitted.fit_.thresholds.lower, 1) ** shape
         mixed = (
-            fitted.limits_.upper_probability * upper
-            + (1 - fitted.limits_.upper_probability) * lower
+            fitted.fit_.thresholds.upper_probability * upper
+            + (1 - fitted.fit_.thresholds.upper_probability) * lower
         )
         for use, coverage in ((True, mixed), (False, upper)):
             means = [coverage[fitted.cluster_of_class_ == m].mean() for m in (0, 1)]
@@ -191,10 +215,13 @@ def test_exact_p_values_of_true_labels_are_uniform(exact):
 
 
 def test_ks_if_identical_is_the_median_for_identical_classes():
-    """In half of 400 clusters or more; 0.05 allows for its approximation. False alarms: 6e-5."""
+    """In half of 400 clusters or more; 0.05 allows for its approximation. False alarms: 6e-5.
+
+    The lower limit of the distance, 0 here, is exceeded in at most 5%. False alarms: 6e-5.
+    """
     rng = np.random.default_rng(9)
     cluster_of_class = np.zeros(5, dtype=int)
-    below, n = [], size(short=400, deep=4000)
+    below, exceeded, n = [], [], size(short=400, deep=4000)
     for _ in range(n):
         labels = np.repeat(np.arange(5), [10, 20, 30, 40, 50])
         classes = GroupedScores.sort(rng.random(150), labels, 5)
@@ -202,5 +229,6 @@ def test_ks_if_identical_is_the_median_for_identical_classes():
         clusters = GroupedScores(np.append(pool, pool), np.array([0, 200, 400]))
         row = cluster_guarantees(classes, clusters, cluster_of_class)[0]
         below.append(row.ks_largest <= row.ks_if_identical)
-        assert row.epsilon_low == 0
+        exceeded.append(row.epsilon_low > 0)
+    assert np.mean(exceeded) < 0.05 + SIGMAS * np.sqrt(0.05 * 0.95 / n)
     assert abs(np.mean(below) - 0.5) < SIGMAS * np.sqrt(0.25 / n) + 0.05

@@ -28,10 +28,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
 def coverage_of(fitted):
     upper = np.clip(fitted.thresholds_, 0, 1) ** SHAPE
-    if fitted.limits_.lower is None:
+    if fitted.fit_.thresholds.lower is None:
         return upper
-    lower = np.clip(fitted.limits_.lower, 0, 1) ** SHAPE
-    return fitted.limits_.upper_probability * (upper - lower) + lower
+    lower = np.clip(fitted.fit_.thresholds.lower, 0, 1) ** SHAPE
+    return fitted.fit_.thresholds.upper_probability * (upper - lower) + lower
 
 
 def class_coverages(make, labels=LABELS, n=N_REPETITIONS):

@@ -14,6 +14,7 @@ import pytest
 from depth import size
 
 from evencover.monitoring.evidence import (
+    Urn,
     _log_drawn,
     block_of,
     raised,
@@ -22,7 +23,6 @@ from evencover.monitoring.evidence import (
     urn_log_e,
     with_restarts,
 )
-from evencover.monitoring.monitor import Urn
 from evencover.predictors import make_predictor
 
 LEVEL, PROMISED = 0.05, 0.88

@@ -6,12 +6,15 @@ rows that are not probabilities.
 """
 
 import os
+from functools import wraps
 from types import ModuleType
+from typing import Any
 
-from evencover._kernels import reference
+from evencover._kernels import listed, reference
 from evencover._kernels.reference import *  # noqa: F403 - mypy reads these, C++ replaces them
 from evencover._kernels.types import *  # noqa: F403
 from evencover.errors import InputError
+from evencover.topk import TopK
 
 
 def _choose(wanted: str) -> ModuleType:
@@ -35,4 +38,22 @@ def _choose(wanted: str) -> ModuleType:
 
 
 _chosen = _choose(os.environ.get("EVENCOVER_KERNELS", "").strip().lower())
-globals().update({name: getattr(_chosen, name) for name in reference.__all__})
+
+
+def _for_any_rows(name: str) -> Any:
+    """Return the kernel; for rows of which only some classes are listed, that of `listed`."""
+    kernel = getattr(_chosen, name)
+    if name not in listed.__all__:
+        return kernel
+    for_listed = getattr(_chosen, f"listed_{name}", getattr(listed, name))
+
+    @wraps(kernel)
+    def chosen(*arguments: Any, **options: Any) -> Any:
+        is_listed = TopK in map(type, arguments[:2])
+        return (for_listed if is_listed else kernel)(*arguments, **options)
+
+    return chosen
+
+
+globals().update({name: _for_any_rows(name) for name in reference.__all__})
+score_entries = getattr(_chosen, "listed_score_entries", listed.score_entries)

@@ -6,16 +6,25 @@ They implement three formulas (`Formula`); other formulas run on the reference.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import evencover._kernels._native as _native
-from evencover._kernels import reference
-from evencover._kernels.types import NO_DRAWS, Draws, Formula, Thresholds, ThresholdTable
+from evencover._kernels import listed, reference
+from evencover._kernels.types import (
+    NO_DRAWS,
+    BadRow,
+    Coverage,
+    Draws,
+    Formula,
+    Thresholds,
+    ThresholdTable,
+)
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.validation import SUM_TOLERANCE
+from evencover.rounding import COARSE_TOLERANCE, SUM_TOLERANCE
+from evencover.topk import TopK
 
 NAME = "c++"
 INSTRUCTION_SET: str = _native.instruction_sets()[0]
@@ -50,15 +59,29 @@ def shortfalls(
 
 
 class _Given(NamedTuple):
-    """Return the C++ scorer, and the rows in its layout."""
+    """Rows in the layout of C++, and how to score them."""
 
-    scorer: Any
+    formula: Formula
     rows: Array
-    ids: Array | None
-    first: int
+    draws: Draws
+    logits: bool
+    temperature: float
 
     def call(self, kernel: str, *more: Any) -> Any:
-        return getattr(self.scorer, kernel)(self.rows, self.ids, self.first, *more)
+        """Call a kernel; where rounding explains the sums of rejected rows, divide by them first.
+
+        Random numbers stay those of the rows as they came.
+        """
+        try:
+            scorer = _scorer(self.formula, self.draws, self.logits, self.temperature)
+            return getattr(scorer, kernel)(self.rows, self.draws.ids, self.draws.first, *more)
+        except BadRow:
+            if self.logits:
+                raise
+        draws = _with_keys(self.rows, self.draws)
+        scorer = _scorer(self.formula, draws, False, 1.0, tolerance=COARSE_TOLERANCE)
+        rows = reference.checked_rows(self.rows)
+        return getattr(scorer, kernel)(rows, draws.ids, draws.first, *more)
 
 
 def _in_cpp(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,17 +110,37 @@ def score_matrix(given: _Given) -> FloatArray:
 
 @_in_cpp
 def prediction_sets(
-    given: _Given, thresholds: Thresholds, *, allow_empty: bool
+    given: _Given, thresholds: Thresholds, *, keep_top: bool
 ) -> tuple[IntArray, Array]:
-    starts, classes = given.call("prediction_sets", _native.Thresholds(*thresholds), allow_empty)
+    starts, classes = given.call("prediction_sets", _native.Thresholds(*thresholds), keep_top)
     return np.diff(starts), classes
 
 
 @_in_cpp
 def set_coverage(
-    given: _Given, labels: IntArray, thresholds: Thresholds, *, allow_empty: bool
-) -> tuple[IntArray, Array, IntArray]:
-    return given.call("set_coverage", labels, _native.Thresholds(*thresholds), allow_empty)
+    given: _Given,
+    labels: IntArray,
+    thresholds: Thresholds,
+    *,
+    keep_top: bool,
+    appearances: IntArray | None = None,
+) -> Coverage:
+    call = partial(given.call, "set_coverage")
+    return _coverage(call, labels, thresholds, keep_top, appearances)
+
+
+def _coverage(
+    call: Callable[..., Any],
+    labels: IntArray,
+    thresholds: Thresholds,
+    keep_top: bool,
+    appearances: IntArray | None,
+) -> Coverage:
+    counts = np.empty(len(thresholds.upper), dtype=np.int64)
+    coverage = Coverage(*call(labels, _native.Thresholds(*thresholds), keep_top, counts))
+    if appearances is not None:
+        appearances += counts
+    return coverage
 
 
 @_in_cpp
@@ -118,23 +161,79 @@ def set_sizes(given: _Given, vectors: Sequence[Thresholds] | ThresholdTable) -> 
         parts = [given.call("set_sizes", _native.ThresholdTable(**each.arrays)) for each in tables]
         sizes[:, plain] = np.concatenate(parts, axis=1)
     for place in set(range(len(own))) - set(plain):
-        starts, _ = given.call("prediction_sets", _native.Thresholds(*own[place]), True)
+        starts, _ = given.call("prediction_sets", _native.Thresholds(*own[place]), False)
         sizes[:, place] = np.diff(starts)
     return sizes
 
 
 def ready_sets(
-    formula: Formula, draws: Draws, thresholds: Thresholds, *, allow_empty: bool, **options: Any
+    formula: Formula, draws: Draws, thresholds: Thresholds, *, keep_top: bool, **options: Any
 ) -> reference.ReadySets:
     if not formula.is_native:
-        return reference.ready_sets(formula, draws, thresholds, allow_empty=allow_empty, **options)
+        return reference.ready_sets(formula, draws, thresholds, keep_top=keep_top, **options)
     select = _scorer(formula, draws, **options).prediction_sets
     own = _native.Thresholds(*thresholds)
 
     def sets(rows: Array, ids: Array | None) -> tuple[IntArray, Array]:
-        return select(_adjacent_columns(rows), ids, 0, own, allow_empty)
+        try:
+            return select(_adjacent_columns(rows), ids, 0, own, keep_top)
+        except BadRow:
+            given = _given(formula, rows, draws._replace(ids=ids), **options)
+            return given.call("prediction_sets", own, keep_top)
 
     return sets
+
+
+# ---- rows of which only some classes are listed --------------------------------------------------
+
+
+def _listed_in_cpp(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Replace the kernel of that name in `listed`, which remains the fallback."""
+    fallback = getattr(listed, function.__name__.removeprefix("listed_"))
+
+    @wraps(fallback)
+    def kernel(formula: Formula, rows: TopK, draws: Draws, *arguments: Any, **options: Any) -> Any:
+        if not formula.is_native:
+            return fallback(formula, rows, draws, *arguments, **options)
+        scorer = _scorer(formula, draws, options.pop("logits"), options.pop("temperature"))
+        arrays = _native.ListedRows(rows.starts, rows.classes, rows.values, rows.n_classes)
+
+        def call(name: str, *more: Any) -> Any:
+            return getattr(scorer, name)(arrays, draws.ids, draws.first, *more)
+
+        return function(call, *arguments, **options)
+
+    return kernel
+
+
+@_listed_in_cpp
+def listed_true_label_scores(call: Callable[..., Any], labels: IntArray) -> FloatArray:
+    return call("listed_label_scores", labels)
+
+
+@_listed_in_cpp
+def listed_score_entries(call: Callable[..., Any]) -> tuple[FloatArray, IntArray]:
+    return call("listed_scores")
+
+
+@_listed_in_cpp
+def listed_prediction_sets(
+    call: Callable[..., Any], thresholds: Thresholds, *, keep_top: bool
+) -> tuple[IntArray, Array]:
+    return call("listed_sets", _native.Thresholds(*thresholds), keep_top)
+
+
+@_listed_in_cpp
+def listed_set_coverage(
+    call: Callable[..., Any],
+    labels: IntArray,
+    thresholds: Thresholds,
+    *,
+    keep_top: bool,
+    appearances: IntArray | None = None,
+) -> Coverage:
+    call = partial(call, "listed_coverage")
+    return _coverage(call, labels, thresholds, keep_top, appearances)
 
 
 def true_label_ranks(rows: Array, labels: IntArray, **options: Any) -> IntArray:
@@ -162,11 +261,16 @@ def _with_keys(rows: Array, draws: Draws) -> Draws:
 def _given(
     formula: Formula, rows: Array, draws: Draws, logits: bool = False, temperature: float = 1.0
 ) -> _Given:
-    scorer = _scorer(formula, draws, logits, temperature)
-    return _Given(scorer, _adjacent_columns(rows), draws.ids, draws.first)
+    return _Given(formula, _adjacent_columns(rows), draws, logits, temperature)
 
 
-def _scorer(formula: Formula, draws: Draws, logits: bool, temperature: float) -> Any:
+def _scorer(
+    formula: Formula,
+    draws: Draws,
+    logits: bool,
+    temperature: float,
+    tolerance: float = SUM_TOLERANCE[8],
+) -> Any:
     return _native.Scorer(
         INSTRUCTION_SET,
         *draws[:3],
@@ -176,7 +280,7 @@ def _scorer(formula: Formula, draws: Draws, logits: bool, temperature: float) ->
         formula.by_rank,
         logits,
         temperature,
-        [SUM_TOLERANCE[size] for size in (2, 4, 8)],
+        [SUM_TOLERANCE[2], SUM_TOLERANCE[4], tolerance],
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from evencover._kernels.types import (
     BadRow,
+    Coverage,
     Draws,
     Formula,
     Position,
@@ -20,7 +21,8 @@ from evencover._kernels.types import (
     is_member,
 )
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.validation import is_near_one
+from evencover.rounding import judge_sums, warn_of_rounded_sums
+from evencover.sizes import at_once
 
 __all__ = [
     "NAME",
@@ -162,17 +164,22 @@ def exp_nonpositive(x: FloatArray) -> FloatArray:
 def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArray:
     """Return the rows as float64 probabilities; raise `BadRow` if they are not.
 
-    Logits go through a stable softmax whose denominator is summed in fixed point.
+    Rows whose sum is off 1 by the rounding of their numbers are divided by it. Logits go through a
+    stable softmax whose denominator is summed in fixed point.
     """
     n_classes = rows.shape[1]
     p = rows.astype(np.float64, copy=False)
     if not logits:
         in_range = ((p >= 0) & (p <= 2)).all(axis=1)  # False for NaN
         with np.errstate(invalid="ignore", over="ignore"):
-            total = fixed_point(p).sum(axis=1)
+            total = fixed_point(p).sum(axis=1) / FIXED_POINT
             wraps = ~(p.sum(axis=1) < 2)  # 4097 ones sum to 1 modulo 64 bits
-            near = is_near_one(np.abs(total / FIXED_POINT - 1), rows)
-        _reject_rows(~(in_range & near) | wraps)
+            explained, rounded = judge_sums(np.abs(total - 1), rows)
+        _reject_rows(~(in_range & explained) | wraps)
+        if len(rounded):
+            warn_of_rounded_sums()
+            p = p.copy()
+            p[rounded] /= total[rounded, None]
         return p
     top = p.max(axis=1, keepdims=True)
     # NaN and +inf spread to the maximum; -inf is a masked class.
@@ -181,6 +188,18 @@ def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArra
     scale = 2.0 ** (62 - n_classes.bit_length())  # the sum of K values <= scale fits 63 bits
     total = np.rint(e * scale).astype(np.int64).sum(axis=1)
     return e / (total.astype(np.float64) / scale)[:, None]
+
+
+def checked_rows(rows: Array) -> FloatArray:
+    """Return `probabilities` of a block, a slice at a time to limit memory."""
+    result, step = np.empty(rows.shape), max(1, SLICE_ELEMENTS // rows.shape[1])
+    for start in range(0, len(rows), step):
+        some = slice(start, start + step)
+        try:
+            result[some] = probabilities(rows[some], logits=False, temperature=1.0)
+        except BadRow as bad:
+            raise BadRow(start + bad.row) from None
+    return result
 
 
 def _reject_rows(bad: Array) -> None:
@@ -218,7 +237,8 @@ def positions(p: FloatArray) -> tuple[FloatArray, IntArray]:
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
-SLICE_ELEMENTS = 1 << 18  # 2 MB of float64: fits the cache, and limits memory on many threads
+# 2 MB of float64: fits the cache, and limits memory on many threads.
+SLICE_ELEMENTS = at_once(1 << 18)
 PER_ROW = {"rows", "labels"}  # arguments with one entry per row
 
 
@@ -243,7 +263,8 @@ def in_slices(kernel: Kernel) -> Kernel:
             except BadRow as bad:
                 raise BadRow(start + bad.row) from None
         if isinstance(parts[0], tuple):
-            return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+            joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
+            return Coverage(*joined) if isinstance(parts[0], Coverage) else tuple(joined)
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     return cast(Kernel, sliced)
@@ -290,15 +311,15 @@ def prediction_sets(
     draws: Draws,
     thresholds: Thresholds,
     *,
-    allow_empty: bool,
+    keep_top: bool,
     **options: Any,
 ) -> tuple[IntArray, Array]:
     """Return set sizes (n,), and the classes of all sets, concatenated (int32).
 
-    `is_member` defines the sets. Without `allow_empty`, an empty set becomes the row's most
-    probable class. Classes are ordered by decreasing probability, ties by class index.
+    `is_member` defines the sets. With `keep_top`, each also contains the row's most probable
+    class. Classes are ordered by decreasing probability, ties by class index.
     """
-    mask = _sets(formula, rows, draws, thresholds, allow_empty, **options)
+    mask = _sets(formula, rows, draws, thresholds, keep_top, **options)
     places, classes = np.nonzero(mask)
     order = np.lexsort((-rows[places, classes], places))
     return mask.sum(axis=1), classes[order].astype(np.int32)
@@ -309,14 +330,13 @@ def _sets(
     rows: Array,
     draws: Draws,
     thresholds: Thresholds,
-    allow_empty: bool,
+    keep_top: bool,
     **options: Any,
 ) -> Array:
     """Return which classes are in each row's set (n, K)."""
     [mask] = _members(formula, rows, draws, [thresholds], **options)
-    if not allow_empty:
-        empty = np.flatnonzero(~mask.any(axis=1))
-        mask[empty, rows[empty].argmax(axis=1)] = True
+    if keep_top:
+        mask[np.arange(len(rows)), rows.argmax(axis=1)] = True
     return mask
 
 
@@ -343,12 +363,16 @@ def set_coverage(
     labels: IntArray,
     thresholds: Thresholds,
     *,
-    allow_empty: bool,
+    keep_top: bool,
+    appearances: IntArray | None = None,
     **options: Any,
-) -> tuple[IntArray, Array, IntArray]:
-    """Return set sizes, whether sets contain the labels, and most probable classes, all (n,)."""
-    mask = _sets(formula, rows, draws, thresholds, allow_empty, **options)
-    return mask.sum(axis=1), mask[np.arange(len(rows)), labels], rows.argmax(axis=1)
+) -> Coverage:
+    """Evaluate the sets of labeled rows; add to `appearances` (K,) how many contain each class."""
+    mask = _sets(formula, rows, draws, thresholds, keep_top, **options)
+    sizes, top, each_row = mask.sum(axis=1), rows.argmax(axis=1), np.arange(len(rows))
+    if appearances is not None:
+        appearances += mask.sum(axis=0)
+    return Coverage(sizes, mask[each_row, labels], top, (sizes == 1) & mask[each_row, top])
 
 
 @in_slices

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
+from evencover.sizes import at_once
 
 __all__ = [
     "NO_DRAWS",
     "BadRow",
+    "Coverage",
     "Draws",
     "Formula",
     "Position",
@@ -113,6 +115,15 @@ class Thresholds(NamedTuple):
         return self._replace(upper=np.maximum(self.upper, floor), lower=lower, rank_limit=ranks)
 
 
+class Coverage(NamedTuple):
+    """What the sets of labeled rows come to (n,): all that evaluation needs of them."""
+
+    sizes: IntArray
+    is_covered: Array  # whether the set contains the label
+    top_classes: IntArray  # the most probable class
+    is_accepted: Array  # whether the set is just that class
+
+
 def is_member(
     scores: FloatArray, thresholds: Thresholds, draw: FloatArray, ranks: IntArray | None = None
 ) -> Array:
@@ -141,7 +152,8 @@ def is_member(
     return inside
 
 
-MOST_VECTORS = 1 << 10  # three ranks per vector fit 16 bits; vectors of 1000 classes fit a cache
+# Three ranks per vector fit 16 bits; vectors of 1000 classes fit a cache.
+MOST_VECTORS = at_once(1 << 10, 3)
 N_TOP = 32  # number of largest thresholds kept per class
 
 

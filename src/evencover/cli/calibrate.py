@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from evencover.cli import options
-from evencover.output.atomic import reject_existing
 
 
 def run(
     data: str,
     /,
     *,
-    output: options.Output,
+    output: options.ModelOutput,
     method: str | None = None,
     score: str = "softmax",
     alpha: options.Alpha = "0.1",
     alpha_of: options.AlphaOf = None,
     floor: options.Floor = None,
-    strict_floor: options.StrictFloor = False,
     confidence: options.Confidence = None,
     exact: options.Switch = False,
-    no_allow_empty: options.Switch = False,
+    keep_top: options.Switch = False,
     groups: options.Groups = None,
     prevalence: options.Prevalence = None,
     target_prevalence: str | None = None,
@@ -50,8 +48,8 @@ def run(
         One of the scores above.
     exact
         Randomize so that coverage is exactly 1 - alpha.
-    no_allow_empty
-        Replace empty sets with the top class.
+    keep_top
+        Include the most probable class in every set.
     target_prevalence
         Class frequencies to guarantee coverage for: a file, or "uniform".
     temperature
@@ -60,8 +58,6 @@ def run(
     from evencover.persistence import save
     from evencover.predictors import DEFAULT_METHOD
 
-    output = reject_existing(output, force=force, extensions=(".safetensors",))
-    floors = options.check_floor(floor, strict_floor)
     more = options.read_settings(
         settings,
         groups=groups,
@@ -72,19 +68,19 @@ def run(
     (predictor,), (with_score,) = options.make_methods_and_scores(
         [method or DEFAULT_METHOD], [score], more
     )
-    source = read.open(data, "calibrating", allow_unknown=True)
+    source = read.open(data, "calibrating")
     predictor.set_params(
         alpha=options.read_alpha(alpha, alpha_of, source.class_names, source.n_classes),
-        **floors,
+        **options.read_floor(floor),
         score=with_score,
         exact=exact,
-        allow_empty=not no_allow_empty,
+        keep_top=keep_top,
         from_logits=bool(source.logits),
         temperature=options.number_if_float(temperature),
         random_state=seed,
     )
     with options.executor(dask) as workers:
-        predictor.fit(source, groups=read.groups(source), executor=workers)
+        predictor.fit(source, executor=workers)
     save(predictor, output, force=force)
     print(
         f"{output}: {predictor.method}, calibrated on {predictor.n_calibration_} rows "

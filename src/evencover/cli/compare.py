@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from evencover.cli import options
 from evencover.cli.console import note, print_table, print_text, watch
 from evencover.data.location import as_location
 from evencover.data.open import as_source
-from evencover.output.atomic import reject_existing
-from evencover.output.writers import write_csv
+from evencover.output.atomic import write_csv
 
 
 def run(
@@ -21,23 +18,18 @@ def run(
     alpha: options.Alpha = "0.1",
     alpha_of: options.AlphaOf = None,
     floor: options.Floor = None,
-    strict_floor: options.StrictFloor = False,
     confidence: options.Confidence = None,
     n_splits: int = 10,
-    calibration_fraction: float | None = None,
-    n_per_class: int | None = None,
+    calibration_sizes: str = "0.5",
     max_size: float | None = None,
-    min_coverage: float | None = None,
-    top: options.Top = None,
     groups: options.Groups = None,
     prevalence: options.Prevalence = None,
     settings: options.Settings = None,
     temperature: float = 1.0,
-    temperatures: str | None = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
-    csv: Path | None = None,
-    report: Path | None = None,
+    csv: options.Table = None,
+    report: options.Page = None,
     force: options.Force = False,
     read: options.Input = options.READ,
 ) -> None:
@@ -60,18 +52,12 @@ def run(
         Comma-separated names, or "all"; by default {default_scores}.
     n_splits
         Number of splits.
-    calibration_fraction
-        Fraction used for calibration; 0.5 by default.
-    n_per_class
-        Calibrate on this many examples of each class instead.
+    calibration_sizes
+        Examples per class, e.g. 10,20,50, or a fraction of all.
     max_size
         Recommend the best with at most this average set size.
-    min_coverage
-        Recommend only candidates with at least this overall coverage.
     temperature
         Divide logits by this.
-    temperatures
-        Temperatures to try, separated by commas.
     csv
         Also write the table to this file.
     report
@@ -79,22 +65,20 @@ def run(
     """
     from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES, compare
 
-    if csv is not None:
-        reject_existing(csv, force=force)
     if report is not None:
         from evencover.report import require_extra, write_comparison
 
         require_extra()
-        reject_existing(report, force=force)
     predictors, with_scores = options.make_methods_and_scores(
         DEFAULT_METHODS if methods is None else methods.split(","),
         DEFAULT_SCORES if scores is None else scores.split(","),
         options.read_settings(settings, groups=groups, prevalence=prevalence),
     )
-    floors = options.check_floor(floor, strict_floor)
-    predictors = [each.set_params(strict_floor=floors["strict_floor"]) for each in predictors]
+    floors = options.read_floor(floor)
+    if floors == {"floor": None}:
+        predictors = [predictor.set_params(floor=None) for predictor in predictors]
     if methods == "all" and alpha_of:
-        predictors = [each for each in predictors if each.supports_class_alpha]
+        predictors = [predictor for predictor in predictors if predictor._supports_class_alpha]
     if data is None:
         from evencover.data import load_languages
 
@@ -104,24 +88,21 @@ def run(
         source = watch(source, "comparing")
         note(f"no file given: comparing on the bundled data ({source.n_classes} languages)")
     else:
-        source = read.open(data, "comparing", allow_unknown=True)
+        source = read.open(data, "comparing")
     result = compare(
         source,
         methods=predictors,
         scores=with_scores,
         alpha=options.read_alpha(alpha, alpha_of, source.class_names, source.n_classes),
-        floor=floors["floor"],
+        floor=floors.get("floor"),
         confidence=options.number_if_float(confidence),
         n_splits=n_splits,
-        calibration_fraction=calibration_fraction,
-        n_per_class=n_per_class,
+        calibration_sizes=[
+            int(size) if size.is_integer() else size
+            for size in options.numbers(calibration_sizes, "calibration-sizes")
+        ],
         max_size=max_size,
-        min_coverage=min_coverage,
-        top=top,
         temperature=temperature,
-        temperatures=None
-        if temperatures is None
-        else options.numbers(temperatures, "temperatures"),
         random_state=seed,
     )
     if csv is not None:
@@ -134,3 +115,5 @@ def run(
         return
     print_table(*result.table(), title=result.heading(), least=["CovGap", "coverage"])
     print_text(result.reason)
+    if result.smaller:
+        print_table(*result.curve_table())

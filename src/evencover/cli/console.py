@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from evencover.data.source import Block, Source
@@ -60,47 +61,13 @@ def progress(
         bar.stop()
 
 
-class WorkBar:
-    """One bar, with the time left, over several readings of several sources; on a terminal."""
-
-    def __init__(self, what: str) -> None:
-        from rich.console import Console
-        from rich.progress import Progress
-
-        console = Console(stderr=True)
-        self._bar = Progress(console=console, transient=True, speed_estimate_period=600)
-        self._task = self._bar.add_task(what, total=0)
-
-    def __enter__(self) -> WorkBar:
-        if sys.stderr.isatty():
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar.live.is_started:  # rich prints an empty line for a bar that never started
-            self._bar.stop()
-
-    def expect(self, n_numbers: int) -> None:
-        """Set the amount of work: rows x classes, over all readings."""
-        self._bar.update(self._task, total=n_numbers)
-
-    def watch(self, source: Source) -> Source:
-        """Count what is read of a source."""
-
-        def counted(blocks: Iterator[Block]) -> Iterator[Block]:
-            for block in blocks:
-                yield block
-                self._bar.advance(self._task, block.rows.size)
-
-        source.watch = counted
-        return source
-
-
 def watch(source: Source, what: str) -> Source:
     """Show the reading of a source as a progress bar."""
-    n_rows = source.n_rows
-    source.watch = lambda blocks: progress(blocks, what, n_rows, lambda block: len(block.rows))
-    return source
+
+    def counted(blocks: Iterator[Block]) -> Iterator[Block]:
+        return progress(blocks, what, source.n_rows, lambda block: len(block.rows))
+
+    return replace(source, watch=counted)
 
 
 def print_text(text: str) -> None:

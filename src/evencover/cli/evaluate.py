@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evencover.cli import options
 from evencover.cli.console import print_table, print_text
-from evencover.output.atomic import reject_existing
-from evencover.output.writers import write_csv
+from evencover.output.atomic import write_csv
 
 if TYPE_CHECKING:
     from evencover.evaluation.report import GroupCoverage
@@ -22,10 +20,9 @@ def run(
     /,
     *,
     alpha: options.OtherAlpha = None,
-    alpha_of: options.AlphaOf = None,
     top: options.Top = None,
     as_json: options.Json = False,
-    csv: Path | None = None,
+    csv: options.Table = None,
     force: options.Force = False,
     dask: options.Dask = None,
     read: options.Input = options.READ,
@@ -39,13 +36,10 @@ def run(
     csv
         Also write one row per class to this file.
     """
-    if csv is not None:
-        reject_existing(csv, force=force)
-    predictor = options.with_alpha(options.load_model(model, data), alpha, alpha_of)
-    source = read.open(data, "evaluating", allow_unknown=True)
+    predictor = options.with_alpha(options.load_model(model, data), alpha)
+    source = read.open(data, "evaluating", predictor)
     with options.executor(dask) as workers:
-        groups = read.groups(source)
-        report = predictor.evaluate(source, groups=groups, executor=workers, top=top)
+        report = predictor.evaluate(source, executor=workers, top=top)
     if csv is not None:
         columns = report.class_columns()
         rows = zip(*(np.asarray(each).tolist() for each in columns.values()), strict=True)

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from evencover.cli.console import WorkBar, note
-from evencover.cli.options import Dask, Force, Json, Output, Switch, executor, print_json
+from evencover.cli.console import note, watch
+from evencover.cli.options import Dask, FolderOutput, Force, Switch, executor
+from evencover.cli.outputs import Writes
 from evencover.errors import InputError
-from evencover.output.atomic import atomic_path, reject_existing
+from evencover.output.atomic import atomic_path, check_output
 
 experiment = App(
     name="experiment",
@@ -18,17 +19,15 @@ experiment = App(
     help_format="plaintext",
 )
 
-Format = Literal["text", "markdown", "latex", "html"]
-EXTENSIONS = {"text": ".txt", "markdown": ".md", "latex": ".tex", "html": ".html"}
+Format = Literal["markdown", "latex", "csv"]
+EXTENSIONS = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
 ResultsFolder = Annotated[Path, Parameter(help="Folder written by 'experiment run'.")]
-Figures = Annotated[
-    Path, Parameter(name=["--output", "-o"], help="Folder for the figures; replaces them.")
-]
+Figures = Annotated[FolderOutput, Parameter(help="Folder for the figures.")]
 Style = Annotated[str, Parameter(name="--format", help="Format: png, svg or pdf.")]
 
 
 @experiment.command
-def run(grid: str, /, *, output: Output, dask: Dask = None) -> None:
+def run(grid: str, /, *, output: FolderOutput, dask: Dask = None) -> None:
     """Run a grid of data sets, scores, methods and calibration sizes.
 
     After an interruption, run the same command again to complete the results.
@@ -43,8 +42,8 @@ def run(grid: str, /, *, output: Output, dask: Dask = None) -> None:
     from evencover.experiments.grid import Grid
     from evencover.experiments.runner import run as run_grid
 
-    with WorkBar("running") as bar, executor(dask) as workers:
-        results = run_grid(Grid.from_toml(grid), output, bar=bar, note=note, executor=workers)
+    with executor(dask) as workers:
+        results = run_grid(Grid.from_toml(grid), output, watch=watch, note=note, executor=workers)
     note(
         f"{len(results.records)} rows in {output / 'results.csv'}; "
         f"see 'evencover experiment table {output}'"
@@ -56,13 +55,12 @@ def table(
     results: ResultsFolder,
     /,
     *,
-    style: Annotated[Format, Parameter(name="--format")] = "text",
+    style: Annotated[Format, Parameter(name="--format")] = "markdown",
     n_avg: str | None = None,
     metrics: str | None = None,
     exact: Switch = False,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"]), Writes()] = None,
     force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Show the paper's table of a study next to the published numbers.
 
@@ -73,7 +71,7 @@ def table(
     style
         Format of the table.
     n_avg
-        Calibration sizes, separated by commas; by default the paper's.
+        Calibration sizes, separated by commas; all by default.
     metrics
         Metrics, separated by commas; by default the first two.
     exact
@@ -81,17 +79,15 @@ def table(
     output
         Write to this file instead of the terminal.
     """
-    from evencover.experiments.results import Results, make_table
+    from evencover.experiments.results import Results
+    from evencover.experiments.table import make_table
 
     if output is not None:
-        reject_existing(output, force=force, extensions=(EXTENSIONS[style],))
-    found = Results.load(results)
-    if as_json:
-        print_json(found.summary())
-        return
+        check_output(output, force=force, extensions=(EXTENSIONS[style],))
+    study = Results.load(results)
     sizes = None if n_avg is None else [_size(text) for text in n_avg.split(",")]
     names = None if metrics is None else metrics.split(",")
-    text = make_table(found, n_avg=sizes, metrics=names, exact=exact).render(style)
+    text = make_table(study, style, n_avg=sizes, metrics=names, exact=exact)
     if output is None:
         print(text)
         return
@@ -100,34 +96,17 @@ def table(
 
 
 @experiment.command
-def figures(results: ResultsFolder, /, *, output: Figures, style: Style = "png") -> None:
-    """Draw the metrics of a study against the calibration size."""
+def figures(
+    results: ResultsFolder, /, *, output: Figures, style: Style = "png", force: Force = False
+) -> None:
+    """Draw the metrics of a study against the calibration size.
+
+    If the grid varies gamma and M of CLUSTERED, also draw heat maps of CovGap.
+    """
     from evencover.experiments.figures import write_figures
     from evencover.experiments.results import Results
 
-    for path in write_figures(Results.load(results), output, style):
-        print(path)
-
-
-@experiment.command
-def heatmap(
-    results: ResultsFolder, /, *, output: Figures, style: Style = "png", metric: str | None = None
-) -> None:
-    """Draw a metric of CLUSTERED for every gamma and M of a grid.
-
-    The metrics are {study_metrics}.
-
-    Parameters
-    ----------
-    metric
-        Metric to draw; by default the first.
-    """
-    from evencover.evaluation.metrics import shown_in
-    from evencover.experiments.figures import write_heatmaps
-    from evencover.experiments.results import Results
-
-    chosen = shown_in("study")[0].name if metric is None else metric
-    for path in write_heatmaps(Results.load(results), output, style, chosen):
+    for path in write_figures(Results.load(results), output, style, force=force):
         print(path)
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from evencover.cli.options import Force, ModelFile, Output, load_model
+from evencover.cli.outputs import Writes
 
 
 def run(
     model: ModelFile,
     /,
     *,
-    output: Output,
+    output: Annotated[Output, Writes((".onnx",))],
     after: Path | None = None,
     after_output: str | None = None,
-    dtype: str = "float32",
     force: Force = False,
 ) -> None:
     """Write a model's prediction sets as an ONNX graph.
@@ -30,11 +31,9 @@ def run(
         Classifier (.onnx) to append the graph to.
     after_output
         Output of the classifier with probabilities or logits.
-    dtype
-        Type of the rows: float32, float64 or float16.
     """
     from evencover.serving.onnx import to_onnx
 
-    to_onnx(load_model(model), output, after, dtype=dtype, after_output=after_output, force=force)
+    to_onnx(load_model(model), output, after, after_output=after_output, force=force)
     source = "rows" if after is None else f"the inputs of {after}"
     print(f"{output}: membership, sizes and classes of sets, from {source}")

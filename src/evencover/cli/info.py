@@ -14,10 +14,9 @@ from evencover.cli.console import print_table, print_text
 from evencover.cli.options import READ, Input, Json, print_json
 from evencover.data.source import Source
 from evencover.engine.blocks import n_threads
-from evencover.errors import listed
 from evencover.evaluation.statistics import class_balance
 from evencover.predictors import BasePredictor
-from evencover.predictors.explanation import Details
+from evencover.predictors.wording import Details
 from evencover.quantiles import is_per_class
 from evencover.scores import make_score
 
@@ -33,9 +32,9 @@ TITLES = {
     "n_classes_without_examples": "classes without examples",
     "n_classes_below_9_examples": "classes below 9 examples",
     "class_alpha": "other alphas",
-    "classes_below_floor": "too few for the floor",
+    "guaranteed_coverage": "guaranteed, by class",
     "n_infinite_thresholds": "classes always included",
-    "allow_empty": "sets may be empty",
+    "keep_top": "top class always included",
     "from_logits": "reads logits",
     "random_state": "seed",
 }
@@ -49,33 +48,33 @@ EXPLANATIONS = {
 
 def of_model(predictor: BasePredictor) -> dict[str, Any]:
     """Describe a model: method, parameters, thresholds, guarantee, and the method's own details."""
-    own, few = predictor.class_alpha, np.flatnonzero(predictor.below_floor_)
+    own = predictor.fit_.alpha
     about: dict[str, Any] = {
         "method": predictor.method,
         "alpha": str(own if is_per_class(predictor.alpha) else predictor.alpha),
         "class_alpha": None if own.is_one else own.floats.tolist(),
         **_if_given(predictor, "floor"),
-        **({"strict_floor": True} if predictor.strict_floor else {}),
-        "classes_below_floor": None if predictor.floor is None else few.tolist(),
         **_if_given(predictor, "confidence"),
         **_if_given(predictor, "target_prevalence"),
         "score": make_score(predictor.score).to_dict(),
         "exact": predictor.exact,
-        "allow_empty": predictor.allow_empty,
+        "keep_top": predictor.keep_top,
         "from_logits": predictor.from_logits,
-        **({"temperature": predictor.used_temperature} if predictor.from_logits else {}),
+        **({"temperature": predictor.temperature_} if predictor.from_logits else {}),
         "random_state": predictor.random_state,
         "n_classes": predictor.n_classes_,
         "n_calibration": predictor.n_calibration_,
         "examples_per_class": _spread(predictor.class_counts_),
+        "guaranteed_coverage": _spread(predictor.guarantees_),
         "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
-        **predictor.fitted_values(),
+        **predictor._fitted_values(),
     }
-    details = predictor.details()
+    details = predictor._details()
     return about | {
         "guarantee": predictor.guarantee_text,
         **({} if details is None else {details.name: details.records}),
         "thresholds": predictor.thresholds_.tolist(),
+        "guarantees": predictor.guarantees_.tolist(),
         "class_counts": predictor.class_counts_.tolist(),
         "class_names": predictor.class_names_ and list(predictor.class_names_),
     }
@@ -84,7 +83,7 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
 def _if_given(predictor: BasePredictor, name: str) -> dict[str, str]:
     """Return a parameter that not all methods have, unless it is None."""
     value = getattr(predictor, name, None)
-    text = "as given" if isinstance(value, dict | list) else str(value)
+    text = "as given" if isinstance(value, dict | list | np.ndarray) else str(value)
     return {} if value is None else {name: text}
 
 
@@ -105,7 +104,7 @@ def of_data(source: Source) -> dict[str, Any]:
         "has_labels": source.has_labels,
         "has_class_names": source.class_names is not None,
     }
-    columns = {"used": dict(source.info.used), "left_out": dict(source.info.left_out)}
+    columns = {"used": dict(source.columns.used), "left_out": dict(source.columns.left_out)}
     about |= {name: found for name, found in columns.items() if found}
     if source.has_labels:
         about |= {
@@ -143,13 +142,9 @@ def show(about: dict[str, Any], details: Details | None = None) -> None:
     thresholds = about.pop("thresholds", None)
     names = about.pop("class_names", None)
     about.pop("class_counts", None)
+    about.pop("guarantees", None)
     if about.get("class_alpha") is not None:
         about["class_alpha"] = _exceptions(np.array(about["class_alpha"]), names)
-    if about.get("classes_below_floor"):
-        few = [
-            str(index) if names is None else names[index] for index in about["classes_below_floor"]
-        ]
-        about["classes_below_floor"] = f"{len(few)} ({listed(few, 3)})"
     if thresholds is not None:
         finite = np.array([value for value in thresholds if np.isfinite(value)])
         about["finite thresholds"] = _spread(finite) if len(finite) else "none"
@@ -195,9 +190,9 @@ def run(file: str | None = None, /, *, as_json: Json = False, read: Input = READ
         }
     elif is_model(file):
         predictor = load(file)
-        about, details = of_model(predictor), predictor.details()
+        about, details = of_model(predictor), predictor._details()
     else:
-        about = of_data(read.open(file, "reading", allow_unknown=True))
+        about = of_data(read.open(file, "reading"))
     if as_json:
         print_json(about)
     else:

@@ -16,16 +16,17 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from evencover.errors import EvencoverWarning, InputError, one_line
+from evencover.errors import EvencoverWarning, InputError, MismatchWarning, one_line
 
 if TYPE_CHECKING:
-    from cyclopts import App
+    from cyclopts import App, MissingArgumentError
 
 COMMANDS = (
     *("infer", "calibrate", "predict", "evaluate", "report", "info", "recommend", "compare"),
     *("monitor", "update", "export", "serve"),
 )
 MAX_MESSAGE = 1000  # characters; names in a file can be of any length
+MIN_WIDTH = 20  # columns; rich folds forever where no letter fits
 
 
 def make_app() -> App:
@@ -59,6 +60,8 @@ def main(arguments: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):  # a name may have letters that the terminal lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    with suppress(KeyError, ValueError):
+        os.environ["COLUMNS"] = str(max(MIN_WIDTH, int(os.environ["COLUMNS"]) or 80))
     try:
         with _handling(signal.SIGTERM, signal.SIG_DFL, _terminate):
             _run(given)
@@ -86,10 +89,11 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(arguments: list[str]) -> None:
     # While modules are imported Ctrl-C just ends it: Python may lose an exception there.
     with _handling(signal.SIGINT, signal.default_int_handler, _leave):
-        from cyclopts import CycloptsError
+        from cyclopts import CycloptsError, MissingArgumentError
 
         from evencover.cli.console import note
         from evencover.cli.options import fill_in_choices
+        from evencover.cli.outputs import check_outputs
 
         app = make_app()
         if {"--help", "-h"} & set(arguments):
@@ -111,11 +115,28 @@ def _run(arguments: list[str]) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", EvencoverWarning)
+            warnings.simplefilter("error", MismatchWarning)
             warnings.showwarning = show_warning  # type: ignore[assignment]
-            app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+            command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
+            if command.__module__.startswith(__package__):  # it is not cyclopts' help
+                check_outputs(command, bound)
+            command(*bound.args, **bound.kwargs)
             sys.stdout.flush()
-    except CycloptsError as error:
+    except MissingArgumentError as error:
+        _exit(2, _missing(app, error))
+    except (CycloptsError, MismatchWarning) as error:
         _exit(2, one_line(error, MAX_MESSAGE))
+
+
+def _missing(app: App, error: MissingArgumentError) -> str:
+    """Name the argument that is missing, and state what it is, in the words of the help."""
+    assert error.argument is not None
+    chain = error.command_chain or ()
+    for name in chain:
+        app = app[name]
+    documented = app.assemble_argument_collection(parse_docstring=True)
+    what = next(each.parameter.help for each in documented if each.names == error.argument.names)
+    return f"'evencover {' '.join(chain)}' needs {' or '.join(error.argument.names)}: {what}"
 
 
 def _exit(code: int, message: str) -> None:

@@ -17,18 +17,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from evencover.cli.console import note, watch
+from evencover.cli.outputs import Writes
 from evencover.data.open import as_source
-from evencover.data.source import Source
+from evencover.data.source import Classes, Source
 from evencover.errors import InputError
-from evencover.quantiles import DEFAULT, ClassAlpha, is_per_class
+from evencover.quantiles import DEFAULT, ClassAlpha
 from evencover.validation import unique_keys
 
 if TYPE_CHECKING:
-    from evencover.monitoring import Store
+    from evencover.monitoring import MonitorState
     from evencover.predictors.base import BasePredictor
 
 INPUT = Group("Input", sort_key=1)  # after the options of the command itself
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
+ModelOutput = Annotated[Output, Writes((".safetensors",))]
+FolderOutput = Annotated[Output, Writes(folder=True)]
+Table = Annotated[Path | None, Writes()]
+Page = Annotated[Path | None, Writes((".html", ".htm"))]
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 ModelFile = Annotated[Path, Parameter(help="Model written by calibrate.")]
 TestData = Annotated[str, Parameter(help="Probabilities and labels of held-out test data.")]
@@ -44,10 +49,7 @@ AlphaOf = Annotated[
     Parameter(negative="", help="Alpha of one class, CLASS=ALPHA (repeatable), or a file."),
 ]
 Floor = Annotated[
-    str | None, Parameter(help="Guarantee every class at least this coverage, e.g. 0.8.")
-]
-StrictFloor = Annotated[
-    Switch, Parameter(help="Always include classes with too few examples for --floor.")
+    str | None, Parameter(help="Guaranteed coverage of every class: 0.8, auto or none.")
 ]
 Top = Annotated[
     int | None, Parameter(help="Also measure sets cut to this many most probable classes.")
@@ -77,63 +79,59 @@ Retention = Annotated[
 
 @Parameter(name="*", group=INPUT)
 @dataclass(frozen=True)
-class Input:
-    """How to read the data file."""
+class Rows:
+    """How to read rows without labels."""
 
-    labels: str | None = None
-    "File, folder, glob or URL of labels; joined by id."
     logits: Switch = False
     "Apply a softmax: the numbers are logits."
-    ids: str | None = None
-    "File with one stable id per row."
-    row_groups: str | None = None
-    "File with the group of each row, for row-grouped."
     probabilities_key: str | None = None
     "Name of the numbers, or a glob of columns, e.g. 'p_*'."
-    labels_key: str | None = None
-    "Name of the labels."
     ids_key: str | None = None
     "Name of the ids."
 
-    def open(self, data: str | Path, what: str, *, allow_unknown: bool = False) -> Source:
-        """Open the data as a source that shows its progress, and note how labels were matched."""
-        from evencover.data.open import ids_from_file
+    def open(
+        self,
+        data: str | Path,
+        what: str,
+        predictor: BasePredictor | None = None,
+        *,
+        allow_unknown: bool = True,
+        read_labels: bool = True,
+    ) -> Source:
+        """Open the data as a source that shows its progress, and note how labels were matched.
 
-        source = as_source(
-            data,
-            self.labels,
-            ids=None if self.ids is None else ids_from_file(self.ids, self.ids_key or "ids"),
-            logits=True if self.logits else None,
-            probabilities_key=self.probabilities_key,
-            labels_key=self.labels_key,
-            ids_key=None if self.ids else self.ids_key,
-            allow_unknown=allow_unknown,
-        )
-        if source.matching is not None:
-            note(source.matching)
+        With a predictor, columns are in the order of its classes.
+        """
+        model = None if predictor is None else Classes(predictor.n_classes_, predictor.class_names_)
+        how: Any = {"allow_unknown": allow_unknown, "read_labels": read_labels, "classes": model}
+        source = as_source(data, **self._arguments(), **how)
+        if source.matching is not None and not source.matching.is_doubtful:  # else it was warned
+            note(source.matching.sentence)
         return watch(source, what)
 
-    def groups(self, source: Source) -> Any:
-        """Read the group of each row, matched as labels are; None if there are none."""
-        from evencover.data.join import match
-        from evencover.data.open import values_for
-
-        if self.row_groups is None:
-            return None
-        groups, _, matching = match(source, values_for(source, self.row_groups, "groups"), "groups")
-        if matching is not None:
-            note(matching)
-        return groups
+    def _arguments(self) -> dict[str, Any]:
+        return vars(self) | {"logits": True if self.logits else None}
 
 
-READ = Input()
+@Parameter(name="*", group=INPUT)
+@dataclass(frozen=True)
+class Input(Rows):
+    """How to read rows and their labels."""
+
+    labels: str | None = None
+    "File, folder, glob or URL of labels; joined by id."
+    labels_key: str | None = None
+    "Name of the labels."
 
 
-def open_state(state: str | None, retention: float | None) -> Store:
+READ, READ_ROWS = Input(), Rows()
+
+
+def open_state(state: str | None, retention: float | None) -> MonitorState:
     """Open a monitor's state."""
-    from evencover.monitoring.store import RETENTION, Store
+    from evencover.monitoring.state import RETENTION, MonitorState
 
-    return Store(state, retention=RETENTION if retention is None else retention)
+    return MonitorState(state, retention=RETENTION if retention is None else retention)
 
 
 def load_model(model: Path, data: str | None = None) -> BasePredictor:
@@ -196,27 +194,16 @@ def read_alpha(
     return found
 
 
-def with_alpha(
-    predictor: BasePredictor, alpha: str | None, alpha_of: Sequence[str] | None
-) -> BasePredictor:
+def with_alpha(predictor: BasePredictor, alpha: str | None) -> BasePredictor:
     """Return a loaded model at another alpha, or as it is if none is given."""
-    if alpha is None and not alpha_of:
-        return predictor
-    if alpha is None and is_per_class(predictor.alpha):
-        raise InputError(
-            "--alpha must be given with --alpha-of, because the model has an alpha per class. "
-            "Got none."
-        )
-    text = str(predictor.alpha) if alpha is None else alpha
-    names, n_classes = predictor.class_names_, predictor.n_classes_
-    return predictor.with_alpha(read_alpha(text, alpha_of, names, n_classes))
+    return predictor if alpha is None else predictor.with_alpha(number_if_float(alpha))
 
 
-def check_floor(floor: str | None, strict: bool) -> dict[str, Any]:
-    """Return the parameters of --floor and --strict-floor."""
-    if strict and floor is None:
-        raise InputError("--strict-floor needs --floor, e.g. --floor 0.8. Got none.")
-    return {"floor": number_if_float(floor), "strict_floor": strict}
+def read_floor(floor: str | None) -> dict[str, Any]:
+    """Return the parameter of --floor; without the option, methods have their own."""
+    if floor is None:
+        return {}
+    return {"floor": None if floor == "none" else number_if_float(floor)}
 
 
 def numbers(text: str, option: str) -> list[float]:
@@ -243,8 +230,8 @@ def _finite(value: Any) -> Any:
 
 # Options of their own, or of no use here.
 NOT_SETTABLE = (
-    *("alpha", "score", "exact", "allow_empty", "from_logits", "temperature", "random_state"),
-    *("groups", "prevalence", "confidence", "target_prevalence", "floor", "strict_floor"),
+    *("alpha", "score", "exact", "keep_top", "from_logits", "temperature", "random_state"),
+    *("groups", "prevalence", "confidence", "target_prevalence", "floor"),
 )
 
 
@@ -295,7 +282,7 @@ def make_methods_and_scores(
         return {name: settings[name] for name in names if name in settings}
 
     predictors = [
-        make_predictor(name, **taken(predictor_class(name).parameter_names())) for name in methods
+        make_predictor(name, **taken(predictor_class(name)._parameter_names())) for name in methods
     ]
     made = [
         make_score({"name": name, **taken([each.name for each in fields(make_score(name))])})
@@ -313,7 +300,7 @@ def _refuse(setting: str, names: Sequence[str], known: set[str]) -> None:
     from evencover.predictors import PREDICTORS, method_names
 
     known = known - {*NOT_SETTABLE, "name"} | ({"groups", "prevalence"} & known)
-    others = [name for name in method_names() if setting in PREDICTORS[name].parameter_names()]
+    others = [name for name in method_names() if setting in PREDICTORS[name]._parameter_names()]
     close = get_close_matches(setting, sorted(known), n=1)
     hint = f"they take {', '.join(sorted(known)) or 'none that could be set'}."
     hint = f"did you mean {close[0]!r}?" if close else hint

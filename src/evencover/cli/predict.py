@@ -5,28 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from evencover.cli.console import note
 from evencover.cli.options import (
-    READ,
-    AlphaOf,
+    READ_ROWS,
     Dask,
-    Input,
     ModelFile,
     OtherAlpha,
     Output,
+    Rows,
     Switch,
     executor,
     load_model,
     with_alpha,
 )
+from evencover.cli.outputs import Writes
 from evencover.errors import InputError
-from evencover.output.atomic import reject_existing
 from evencover.validation import whole_number
 
 if TYPE_CHECKING:
-    from evencover.output.writers import Listed
+    from evencover.output.writers import ListedSets
 
 
 def run(
@@ -34,24 +33,20 @@ def run(
     data: str,
     /,
     *,
-    output: Output,
+    output: Annotated[Output, Writes(folder=True)],
     alpha: OtherAlpha = None,
-    alpha_of: AlphaOf = None,
-    order: Literal["probability", "index"] = "probability",
     with_probabilities: Switch = False,
     top: int | None = None,
     taxonomy: Path | None = None,
-    parts: int = 4,
-    part_format: str = "parquet",
     dask: Dask = None,
     force: Switch = False,
-    read: Input = READ,
+    read: Rows = READ_ROWS,
 ) -> None:
     """Write a prediction set for each row.
 
     The output is a file (.parquet, .npz, .jsonl or .csv) or, without an extension, a folder with
-    one file for each partition of the input. After an interruption, run the same command again to
-    complete a folder. With --top the size is still that of the whole set.
+    one Parquet file for each partition of the input. After an interruption, run the same command
+    again to complete a folder. With --top the size is still that of the whole set.
 
     Parameters
     ----------
@@ -59,18 +54,12 @@ def run(
         Probabilities of new rows.
     output
         File or folder to write.
-    order
-        Order of the classes in a set.
     with_probabilities
         Also write the probability of each class.
     top
         Write at most this many classes, the most probable ones.
     taxonomy
         Also summarize sets by this hierarchy of classes (.csv, .tsv).
-    parts
-        Most groups in a summary.
-    part_format
-        Format of files in a folder: parquet, npz, jsonl or csv.
     force
         Overwrite an existing file, or a folder from another model.
     """
@@ -80,48 +69,36 @@ def run(
 
     is_folder = output.is_dir() or not output.suffix
     if not is_folder:
-        check_sets_format(reject_existing(output, force=force))
+        check_sets_format(output)
     elif not output.absolute().parent.is_dir():
         raise InputError(f"Cannot write '{output}': the folder '{output.parent}' does not exist.")
-    predictor = with_alpha(load_model(model, data), alpha, alpha_of)
+    predictor = with_alpha(load_model(model, data), alpha)
     if top is not None:
         whole_number(top, "top", "predict", 1)
         note(
             f"the coverage guarantee does not apply to sets cut to {top} classes; "
             f"'evencover evaluate --top {top}' measures their coverage"
         )
-    source = read.open(data, "predicting", allow_unknown=True)
-    listing: Any = {"order": order, "with_probabilities": with_probabilities, "top": top}
+    source = read.open(data, "predicting", predictor, read_labels=False)
+    listing: Any = {"with_probabilities": with_probabilities, "top": top}
     with executor(dask) as workers:
-        how: Any = {"groups": read.groups(source), "executor": workers}
         if is_folder:
-            n_rows, n_files, n_there = predict_to_folder(
-                predictor,
-                source,
-                output,
-                taxonomy=taxonomy,
-                parts=parts,
-                extension=f".{part_format.lower().removeprefix('.')}",
-                force=force,
-                **listing,
-                **how,
-            )
+            how: Any = {"taxonomy": taxonomy, "executor": workers, "force": force, **listing}
+            n_rows, n_files, n_there = predict_to_folder(predictor, source, output, **how)
             already = f", {n_there} of them there already" if n_there else ""
             print(f"{output}: {n_rows} sets in {n_files} files{already}")
             return
         names = predictor.class_names_ or source.class_names
         tree = None if taxonomy is None else Taxonomy.from_file(taxonomy, names)
-        blocks = Listing(parts=parts, taxonomy=tree, **listing).blocks(
-            predictor, source, ids=None, **how
-        )
+        blocks = Listing(taxonomy=tree, **listing).blocks(predictor, source, executor=workers)
         sizes: Counter[str] = Counter()
-        counted = _count(blocks, sizes)
-        n_rows = write_sets(output, counted, names, ids=ids_of_rows(source, None))
+        n_rows = write_sets(output, _count(blocks, sizes), names, ids=ids_of_rows(source))
     empty = f", {sizes['empty']} empty" if sizes["empty"] else ""
-    print(f"{output}: {n_rows} sets, {sizes['members'] / n_rows:.2f} classes on average{empty}")
+    average = sizes["members"] / max(1, n_rows)
+    print(f"{output}: {n_rows} sets, {average:.2f} classes on average{empty}")
 
 
-def _count(blocks: Iterable[Listed], sizes: Counter[str]) -> Iterator[Listed]:
+def _count(blocks: Iterable[ListedSets], sizes: Counter[str]) -> Iterator[ListedSets]:
     """Pass blocks on; count members and empty sets."""
     for listed in blocks:
         sizes["members"] += int(listed.sizes.sum())

@@ -1,4 +1,4 @@
-"""``evencover recommend``: recommend a method from the labels."""
+"""``evencover recommend``: recommend a method for calibration data."""
 
 from __future__ import annotations
 
@@ -11,32 +11,28 @@ def run(
     /,
     *,
     alpha: options.Alpha = "0.1",
-    alpha_of: options.AlphaOf = None,
     floor: options.Floor = None,
-    max_size: float | None = None,
     confidence: options.Confidence = None,
     as_json: options.Json = False,
     read: options.Input = options.READ,
 ) -> None:
-    """Recommend a method from the number of labels per class.
+    """Recommend a method for calibration data.
 
-    Set sizes and the cost of a floor are measured by calibrating on half of the data.
+    Four methods are compared on one split of the data into halves; 'compare' tries several splits
+    and scores.
 
     Parameters
     ----------
     data
         Probabilities and labels of the calibration set.
-    max_size
-        Find the highest coverage with at most this average set size.
     """
     from evencover.comparison.recommend import recommend
 
-    source = read.open(data, "reading", allow_unknown=True)
+    source = read.open(data, "reading")
     advice = recommend(
         source,
-        alpha=options.read_alpha(alpha, alpha_of, source.class_names, source.n_classes),
-        floor=options.number_if_float(floor),
-        max_size=max_size,
+        alpha=options.number_if_float(alpha),
+        **options.read_floor(floor),
         confidence=options.number_if_float(confidence),
     )
     if as_json:

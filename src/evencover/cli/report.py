@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from evencover.cli import options
+from evencover.cli.outputs import Writes
 from evencover.data.location import as_location
 from evencover.errors import printable
-from evencover.output.atomic import reject_existing
 
 
 def run(
@@ -15,8 +16,7 @@ def run(
     data: options.TestData,
     /,
     *,
-    output: options.Output,
-    title: str | None = None,
+    output: Annotated[options.Output, Writes((".html", ".htm"))],
     taxonomy: Path | None = None,
     top: options.Top = None,
     force: options.Force = False,
@@ -31,24 +31,20 @@ def run(
     ----------
     output
         Report to write (.html).
-    title
-        Title of the report; by default from the data file's name.
     taxonomy
         Also summarize example sets by this hierarchy (.csv, .tsv).
     """
     from evencover.report import require_extra, write_report
 
     require_extra()
-    output = reject_existing(output, force=force, extensions=(".html", ".htm"))
     predictor = options.load_model(model, data)
-    source = read.open(data, "reporting", allow_unknown=True)
-    title = f"Coverage of {printable(as_location(data).name)}" if title is None else title
+    source = read.open(data, "reporting", predictor)
+    title = f"Coverage of {printable(as_location(data).name)}"
     with options.executor(dask) as workers:
         write_report(
             predictor,
             output,
             source,
-            groups=read.groups(source),
             executor=workers,
             title=title,
             force=force,

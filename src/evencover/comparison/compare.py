@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from evencover.arrays import IntArray
-from evencover.comparison.cost import costs
 from evencover.comparison.result import Candidate, Comparison
-from evencover.comparison.trials import ScoredRows, Trial, calibration_split, fit_all, other_rows
+from evencover.comparison.trials import (
+    CalibrationSize,
+    ScoredRows,
+    Split,
+    calibration_split,
+    try_all,
+)
 from evencover.data.open import as_source
-from evencover.data.source import Source
 from evencover.errors import InputError, warn_caller
-from evencover.evaluation.report import CoverageReport, Tally
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
 from evencover.predictors.shift_checks import note_repeated_rows
 from evencover.quantiles import Alpha, ClassAlpha, exact_fraction, is_per_class
 from evencover.randomness import check_random_state
 from evencover.scores import Score, make_score, score_names
-from evencover.validation import align_classes, real_number, whole_number
+from evencover.validation import real_number, whole_number
 
 DEFAULT_METHODS = ("standard", "classwise", "clustered", "pooled")
 DEFAULT_SCORES = ("softmax", "aps", "raps")
@@ -38,48 +40,42 @@ def compare(
     alpha: Any = 0.1,
     floor: Alpha | None = None,
     confidence: Alpha | None = None,
+    calibration_sizes: CalibrationSize | Sequence[CalibrationSize] = 0.5,
     n_splits: int = 10,
-    calibration_fraction: float | None = None,
-    n_per_class: int | Mapping[Any, int] | Sequence[int] | IntArray | None = None,
     from_logits: bool = False,
     temperature: float = 1.0,
-    temperatures: Sequence[float] | None = None,
     random_state: int = 0,
     max_size: float | None = None,
-    min_coverage: float | None = None,
-    top: int | None = None,
 ) -> Comparison:
     """Compare methods and scores on repeated random splits of one labeled data set.
 
     Parameters
     ----------
     probabilities
-        (N, K) array-like or the path of a file; it is read three times for each temperature.
+        (N, K) array-like or the path of a file; it is read twice.
     labels
         (N,) class indices; may come with the file.
     methods, scores
         Names, predictors and scores with parameters of their own (a predictor's alpha, score and
         random_state are replaced), or "all".
-    alpha, floor
-        Target miscoverage, one number or one per class, and guaranteed coverage of every class, as
-        for predictors. With a floor, each candidate is also tried without it, to state its cost in
-        labels.
+    alpha
+        Target miscoverage, one number or one per class, as for predictors.
+    floor
+        Guaranteed coverage of every class, as for predictors; None leaves it to each method. With a
+        floor, each candidate is also tried with its own, to state the cost in labels.
     confidence
-        Guarantee coverage with this probability over calibration sets, for methods that can.
+        Guarantee coverage with this probability over calibration sets. Methods that cannot are left
+        out.
+    calibration_sizes
+        Calibration examples of each class, such as 20. Several, [10, 20, 50], give learning curves.
+        A number below 1 is a fraction of all rows; 0.5 by default. The other rows are for testing;
+        every class with two rows keeps one of them. An array has one size per class.
     n_splits
         Number of splits, at least 2.
-    calibration_fraction, n_per_class
-        Calibration rows: a fraction of all (one half by default), or this many of each class (one
-        number, or one per class by name or index). Every class with two rows keeps one for testing.
     from_logits, temperature, random_state
         As for predictors.
-    temperatures
-        Temperatures to try with every method and score; for logits.
-    max_size, min_coverage
-        Recommend only candidates with at most this average set size, and at least this coverage of
-        all rows.
-    top
-        Also measure sets cut to this many most probable classes.
+    max_size
+        Recommend only candidates with at most this average set size.
 
     >>> from evencover.data import load_languages
     >>> p, y, _ = load_languages()
@@ -89,156 +85,162 @@ def compare(
     """
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
-    limits = {
-        name: None if limit is None else real_number(limit, name, "compare", 0)
-        for name, limit in (("max_size", max_size), ("min_coverage", min_coverage))
-    }
-    if top is not None:
-        whole_number(top, "top", "compare", 1)
-    predictors = [make_predictor(each) for each in _listed(methods, methods_for_all)]
-    if is_per_class(alpha) and methods == "all":
-        predictors = [each for each in predictors if each.supports_class_alpha]
-    predictors = [each.with_params(floor=floor) for each in predictors]
-    if confidence is not None:
-        predictors = _with_confidence(predictors, confidence)
-    known = [make_score(each) for each in _listed(scores, score_names)]
-    if not predictors or not known:
-        raise InputError("There must be at least one method and one score to compare. Got none.")
-    source = as_source(probabilities, labels, allow_unknown=True)
-    own_alpha = ClassAlpha.of(alpha, source.class_names, source.n_classes, "compare")
-    if n_per_class is not None and not isinstance(n_per_class, int | np.integer):
-        names = source.class_names
-        aligned = align_classes(n_per_class, names, source.n_classes, "n_per_class")
-        n_per_class = np.append(aligned, 0)  # no row with an unknown label
-    splits: list[IntArray] = []
-    candidates: list[Candidate] = []
-    all_temperatures = _temperatures(temperature, temperatures, source, from_logits)
-    for each in all_temperatures:
-        rows = ScoredRows(
-            source,
-            known,
-            from_logits=from_logits,
-            temperature=each,
-            random_state=seed,
-            with_ranks=any("ranks" in predictor.needs for predictor in predictors),
-        )
-        if not splits:
-            share: Any = {"calibration_fraction": calibration_fraction, "n_per_class": n_per_class}
-            splits = [calibration_split(rows.labels, seed, n, **share) for n in range(n_splits)]
-            if not rows.is_known.all():
-                warn_caller(
-                    f"{int((~rows.is_known).sum())} of {len(rows.labels)} labels are not among the "
-                    "classes; they count as misses."
-                )
-            if max(map(len, splits)) == len(rows.labels):
-                raise InputError(
-                    f"All {len(rows.labels)} rows are calibration rows; leave some for testing."
-                )
-            note_repeated_rows(source)
-        suffix = "" if len(all_temperatures) == 1 else f" at T = {each:g}"
-        candidates += _try_all(rows, predictors, own_alpha, splits, seed, suffix, top)
-    n_calibration = int(np.mean([len(split) for split in splits]))
-    level = float(own_alpha.typical)
-    if not own_alpha.is_one:
-        level = fmean(report.alpha for report in candidates[0].reports)
-    return Comparison(
-        tuple(candidates),
-        level,
-        n_splits,
-        n_calibration,
-        len(rows.labels) - n_calibration,
-        **limits,
-        floor=None if floor is None else float(exact_fraction(floor, "compare", "floor")),
-        top=top,
-        confidence=None if confidence is None else float(exact_fraction(confidence, "compare")),
+    real_number(temperature, "temperature", "compare", 0, open_low=True)
+    if max_size is not None:
+        real_number(max_size, "max_size", "compare", 0)
+    predictors = make_methods(methods, alpha, confidence)
+    rows = ScoredRows(
+        as_source(probabilities, labels, allow_unknown=True),
+        _distinct([make_score(score) for score in _listed(scores, score_names)], "score"),
+        from_logits=from_logits,
+        temperature=temperature,
+        random_state=seed,
+        with_ranks=any("ranks" in predictor.needs for predictor in predictors),
     )
-
-
-def _try_all(
-    rows: ScoredRows,
-    predictors: Sequence[BasePredictor],
-    alpha: ClassAlpha,
-    splits: Sequence[IntArray],
-    seed: int,
-    suffix: str,
-    top: int | None,
-) -> list[Candidate]:
-    """Try every method with every score on the same splits; `suffix` ends the score's name."""
-    scores, n_splits = list(rows.test_scores), len(splits)
-    methods = zip(predictors, _names(predictors, "method"), strict=True)
-    pairs = list(product(zip(scores, _names(scores, "name"), strict=True), methods))
-    tests = [other_rows(split, len(rows.labels)) for split in splits]
-
-    def trial(job: tuple[Score, BasePredictor, int], **changed: Any) -> Trial:
-        score, predictor, number = job
-        predictor = predictor.with_params(**changed)
-        own = alpha.typical if alpha.is_one else alpha
-        fitted = predictor.with_params(alpha=own, score=score, random_state=seed + number)
-        rows.calibrate(fitted, score, splits[number])
-        return Trial(score, fitted, tests[number])
-
-    jobs = [(score, method, n) for (score, _), (method, _) in pairs for n in range(n_splits)]
-    trials = fit_all(trial, jobs)
-    reports = [CoverageReport.from_tally(tally, alpha) for tally in rows.tally(trials)]
-    found = costs(rows, trials, [report.avg_size for report in reports])
-    at_top = [] if top is None else rows.tally_top(trials, top)
-    cut = [CoverageReport.from_tally(tally, alpha) for tally in at_top]
-    unraised: list[Tally] = []
-    if predictors[0].floor is not None:
-        unraised = rows.tally(fit_all(partial(trial, floor=None), jobs))
-    plain = [CoverageReport.from_tally(tally, alpha) for tally in unraised]
-    return [
-        Candidate(
-            method,
-            score + suffix,
-            tuple(reports[first : first + n_splits]),
-            tuple(found[first : first + n_splits]),
-            getattr(predictor, "confidence", None) is not None,
-            "marginal_coverage" if predictor.targets_average else "macro_coverage",
-            tuple(cut[first : first + n_splits]),
-            tuple(plain[first : first + n_splits]),
+    class_alpha = ClassAlpha.of(alpha, rows.source.class_names, rows.n_classes, "compare")
+    splits = draw_splits(rows, calibration_sizes, n_splits, seed)
+    if not rows.is_known.all():
+        warn_caller(
+            f"{int((~rows.is_known).sum())} of {len(rows.labels)} labels are not among the "
+            "classes; they count as misses."
         )
-        for first, ((_, score), (predictor, method)) in zip(
-            range(0, len(trials), n_splits), pairs, strict=True
-        )
-    ]
+    note_repeated_rows(rows.fingerprint)
+    asked = {
+        "max_size": max_size,
+        "confidence": None if confidence is None else float(exact_fraction(confidence, "compare")),
+    }
+    return compare_on(rows, predictors, splits, seed, alpha=class_alpha, floor=floor, **asked)
 
 
-def _temperatures(
-    temperature: float, several: Sequence[float] | None, source: Source, from_logits: bool
-) -> list[float]:
-    """Check the temperatures to try, each once."""
-    if several is None:
-        return [real_number(temperature, "temperature", "compare", 0, open_low=True)]
-    if not (from_logits if source.logits is None else source.logits):
-        raise InputError(
-            "The 'temperatures' parameter of compare needs logits. Got probabilities; pass their "
-            "logarithms and from_logits=True (--logits)."
-        )
-    found = [real_number(each, "temperatures", "compare", 0, open_low=True) for each in several]
-    if not found:
-        raise InputError("The 'temperatures' parameter of compare must name one. Got none.")
-    return list(dict.fromkeys(found))
+def make_methods(
+    methods: Sequence[str | BasePredictor] | str, alpha: Any, confidence: Alpha | None
+) -> list[BasePredictor]:
+    """Make the predictors to compare: those of "all" that take this alpha, or all that are named.
+
+    With a `confidence`, leave out those that cannot guarantee coverage for one calibration set.
+    """
+    predictors = [make_predictor(method) for method in _listed(methods, methods_for_all)]
+    if isinstance(methods, str) and methods == "all" and is_per_class(alpha):
+        predictors = [predictor for predictor in predictors if predictor._supports_class_alpha]
+    if confidence is not None:
+        unable = [
+            predictor.method
+            for predictor in predictors
+            if "confidence" not in predictor.get_params()
+        ]
+        predictors = [
+            predictor.with_params(confidence=confidence)
+            for predictor in predictors
+            if predictor.method not in unable
+        ]
+        if unable:
+            warn_caller(
+                f"{', '.join(unable)}: left out, without a guarantee for one calibration set."
+            )
+    return _distinct(predictors, "method" if confidence is None else "method with a 'confidence'")
 
 
 def _listed(wanted: Sequence[Any] | str, names: Callable[[], list[str]]) -> Sequence[Any]:
     """List all names for "all", and a single name as one."""
-    if wanted == "all":
-        return names()
-    return [wanted] if isinstance(wanted, str) else wanted
+    if isinstance(wanted, str):
+        return names() if wanted == "all" else [wanted]
+    return wanted
 
 
-def _with_confidence(predictors: list[BasePredictor], confidence: Alpha) -> list[BasePredictor]:
-    """Set this confidence where a method has the parameter."""
-    able = [each for each in predictors if "confidence" in each.get_params()]
-    if not able:
+def _distinct(items: Sequence[Any], kind: str) -> list[Any]:
+    """Return the items, each once; there must be one."""
+    if not items:
+        raise InputError(f"There must be at least one {kind} to compare. Got none.")
+    return list({repr(item): item for item in items}.values())
+
+
+def draw_splits(
+    rows: ScoredRows,
+    sizes: CalibrationSize | Sequence[CalibrationSize],
+    n_splits: int,
+    seed: int,
+) -> list[Split]:
+    """Draw the splits of every calibration size; warn about sizes that the data cannot serve."""
+    listed: list[Any] = list(sizes) if isinstance(sizes, list | tuple) else [sizes]
+    n_rows, counts = len(rows.labels), np.bincount(rows.labels, minlength=rows.n_classes)
+    counts, splits = counts[: rows.n_classes], []
+    for size in listed:
+        drawn = [calibration_split(rows.labels, seed, n, size) for n in range(n_splits)]
+        if np.ndim(size) == 0 and size >= 1 and not _is_served(counts, int(size)):
+            continue
+        splits += [Split.of(size, n, chosen, n_rows) for n, chosen in enumerate(drawn)]
+    if not splits or not all(split.is_test.any() for split in splits):
         raise InputError(
-            "The 'confidence' parameter of compare needs a method that can guarantee coverage for "
-            "one calibration set."
+            f"'calibration_sizes' must leave some of the {n_rows} rows for testing. "
+            f"Got {', '.join(map(str, listed))}."
         )
-    return [
-        each.with_params(confidence=confidence) if each in able else each for each in predictors
+    return splits
+
+
+def _is_served(counts: IntArray, size: int) -> bool:
+    """Warn about classes (K,) with too few rows; return whether any class has enough."""
+    present = counts[counts > 0]
+    few = int((present <= size).sum())
+    if few == len(present):
+        warn_caller(
+            f"Calibration size {size} is left out: no class has more than {present.max()} examples."
+        )
+    elif few:
+        warn_caller(
+            f"Calibration size {size}: {few} of {len(present)} classes have no more than {size} "
+            "examples; they calibrate on all but one."
+        )
+    return few < len(present)
+
+
+def compare_on(
+    rows: ScoredRows,
+    predictors: Sequence[BasePredictor],
+    splits: Sequence[Split],
+    seed: int,
+    *,
+    alpha: ClassAlpha,
+    floor: Alpha | None = None,
+    **asked: Any,
+) -> Comparison:
+    """Try every method with every score on the same splits, and summarize by calibration size.
+
+    `asked` are fields of `Comparison`.
+    """
+    level = alpha.typical if alpha.is_one else alpha
+    scores = list(rows.test_scores)
+    settings = [
+        predictor.with_params(score=score, alpha=level)
+        for score, predictor in product(scores, predictors)
     ]
+    floored = [] if floor is None else [setting.with_params(floor=floor) for setting in settings]
+    outcomes = try_all(rows, [*floored, *settings], splits, seed)
+    names = list(product(_names(scores, "name"), _names(predictors, "method")))
+    n_splits = splits[-1].repetition + 1
+
+    def of_size(first: int) -> Comparison:
+        chosen = slice(first, first + n_splits)
+        by_setting = [of_splits[chosen] for of_splits in outcomes]
+        n_calibration = int(np.mean([len(split.calibration) for split in splits[chosen]]))
+        tried, without = by_setting[: len(names)], by_setting[len(names) :]
+        candidates = tuple(
+            Candidate.of(method, score, tried[number], without[number] if without else ())
+            for number, (score, method) in enumerate(names)
+        )
+        return Comparison(
+            candidates,
+            float(alpha.typical) if alpha.is_one else candidates[0].mean("alpha"),
+            n_splits,
+            n_calibration,
+            len(rows.labels) - n_calibration,
+            splits[first].size,
+            **asked,
+        )
+
+    by_size = sorted(
+        map(of_size, range(0, len(splits), n_splits)), key=lambda result: result.n_calibration
+    )
+    return replace(by_size[-1], smaller=tuple(by_size[:-1]))
 
 
 def _names(items: Sequence[Any], attribute: str) -> list[str]:

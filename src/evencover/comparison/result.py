@@ -11,14 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import FloatArray
+from evencover.comparison.trials import CalibrationSize, Outcome
 from evencover.evaluation.metrics import shown_in
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import root_and_error, squared_gaps
 from evencover.validation import import_pandas
-
-_TOP = ("marginal_coverage", "undercov_gap")  # shown of sets that are cut
-_ASKED = ("max_size", "min_coverage", "floor", "top")
-
 
 MOST_NAMES = 6  # of candidates that a line lists
 
@@ -35,20 +32,31 @@ class Difference(NamedTuple):
 class Candidate:
     """One method with one score: its report and its cost on each split.
 
-    ``is_confident``: whether it guarantees coverage for one calibration set. ``target`` is the
-    coverage that the method targets: of all rows, or the mean over classes ("macro_coverage").
-    ``top_reports`` are those of sets cut to their most probable classes, ``plain_reports`` those
-    without the floor, where asked for.
+    ``target`` is the coverage that the method targets: of all rows, or the mean over classes
+    ("macro_coverage"). ``avg_size_without_floor`` is measured if `compare` was given a floor.
     """
 
     method: str
     score: str
     reports: tuple[CoverageReport, ...]
     costs: tuple[float, ...]
-    is_confident: bool = False
     target: str = "marginal_coverage"
-    top_reports: tuple[CoverageReport, ...] = ()
-    plain_reports: tuple[CoverageReport, ...] = ()
+    avg_size_without_floor: float | None = None
+
+    @classmethod
+    def of(
+        cls, method: str, score: str, tried: Sequence[Outcome], without_floor: Sequence[Outcome]
+    ) -> Candidate:
+        """Summarize the outcomes on all splits."""
+        plain_sizes = [outcome.report.avg_size for outcome in without_floor]
+        return cls(
+            method,
+            score,
+            tuple(outcome.report for outcome in tried),
+            tuple(outcome.cost for outcome in tried),
+            "marginal_coverage" if tried[0].predictor._targets_average else "macro_coverage",
+            float(np.mean(plain_sizes)) if plain_sizes else None,
+        )
 
     @property
     def name(self) -> str:
@@ -72,32 +80,40 @@ class Candidate:
         """Compute the standard error of the mean over the splits, as in the paper (ddof = 1)."""
         if metric == "true_gap":
             return self._true_gap()[1]
-        values = self.values(metric)
-        return float(values.std(ddof=1) / np.sqrt(len(values)))
+        return _standard_error(self.values(metric))
 
     def _true_gap(self) -> tuple[float, float]:
         gaps = [squared_gaps(r.class_covered, r.class_counts, r.alphas) for r in self.reports]
         squares = np.array([np.nan if np.isnan(g).all() else np.nanmean(g) for g in gaps])
-        error = float(squares.std(ddof=1) / np.sqrt(len(squares)))
-        return root_and_error(float(np.nanmean(squares)), error)
+        return root_and_error(float(np.nanmean(squares)), _standard_error(squares))
+
+
+def _standard_error(values: FloatArray) -> float:
+    if len(values) < 2:
+        return float("nan")
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The result of `compare`.
+    """The result of `compare` at one calibration size, and at ``smaller`` ones if there are any.
 
     Attributes
     ----------
     candidates
         One per method and score.
-    alpha, n_splits, n_calibration, n_test
-        The level, and the number of splits and of rows in each part.
-    max_size, min_coverage
-        What the advice is restricted to, if anything.
-    floor, top
-        The guaranteed coverage of every class, and the number of classes that sets are cut to.
+    alpha, n_splits
+        The level, and the number of splits.
+    n_calibration, n_test
+        The number of rows in each part of a split.
+    calibration_size
+        What was asked for: examples of each class, or a fraction of all rows.
+    max_size
+        The largest average set size that may be recommended, if any.
     confidence
-        That of the methods that have one, if it was asked for.
+        The probability of the guarantee, if it was asked for.
+    smaller
+        Comparisons at smaller calibration sizes, ascending: the learning curve.
     """
 
     candidates: tuple[Candidate, ...]
@@ -105,17 +121,24 @@ class Comparison:
     n_splits: int
     n_calibration: int
     n_test: int
+    calibration_size: CalibrationSize = 0.5
     max_size: float | None = None
-    min_coverage: float | None = None
-    floor: float | None = None
-    top: int | None = None
     confidence: float | None = None
+    smaller: tuple[Comparison, ...] = ()
+
+    @property
+    def by_size(self) -> tuple[Comparison, ...]:
+        """The comparisons at all calibration sizes, ascending."""
+        return (*self.smaller, self)
 
     @property
     def target(self) -> str:
         """Target coverage in words: of every class, or each class's own."""
-        per_class = self.candidates[0].reports[0].class_alpha is not None
-        return "its target" if per_class else f"{1 - self.alpha:.0%}"
+        return "its target" if self._is_per_class else f"{1 - self.alpha:.0%}"
+
+    @property
+    def _is_per_class(self) -> bool:
+        return self.candidates[0].reports[0].class_alpha is not None
 
     @property
     def n_classes(self) -> int:
@@ -138,42 +161,34 @@ class Comparison:
 
         By more than two standard deviations of one split's coverage, its calibration's included.
         """
-        if candidate.target == "marginal_coverage":
-            test_variance = 1 / self.n_test
-        else:  # of a mean over classes, which have as many rows in calibration as in the test
+        target, test_variance = 1 - self.alpha, 1 / self.n_test
+        if candidate.target != "marginal_coverage":
+            # Of a mean over classes, which have as many rows in calibration as in the test.
             counts = candidate.reports[0].class_counts[candidate.reports[0].evaluated]
             test_variance = float((1 / counts).sum()) / len(counts) ** 2
+            means = [r.class_target[r.evaluated].mean() for r in candidate.reports]
+            target = float(np.mean(means))
         variance = test_variance * (1 + self.n_test / self.n_calibration)
-        target = 1 - self.alpha
-        if candidate.target != "marginal_coverage":
-            target = np.mean([r.class_target[r.evaluated].mean() for r in candidate.reports])
         shortfall = target - candidate.mean(candidate.target)
         return bool(shortfall > 2 * np.sqrt(target * (1 - target) * variance))
 
-    def lacks_confidence(self, candidate: Candidate) -> bool:
-        """Whether it lacks a guarantee for one calibration set that was asked for."""
-        return self.confidence is not None and not candidate.is_confident
-
     @cached_property
     def allowed(self) -> list[Candidate]:
-        """Candidates that cover enough and meet the user's requirements."""
+        """Candidates that cover enough and are small enough."""
         most = np.inf if self.max_size is None else self.max_size
-        least = 0 if self.min_coverage is None else self.min_coverage
-        return [
-            each
-            for each in self.candidates
-            if not (self.covers_too_little(each) or self.lacks_confidence(each))
-            and each.mean("avg_size") <= most
-            and each.mean("marginal_coverage") >= least
-        ]
+        return [candidate for candidate in self._covering if candidate.mean("avg_size") <= most]
+
+    @cached_property
+    def _covering(self) -> list[Candidate]:
+        return [candidate for candidate in self.candidates if not self.covers_too_little(candidate)]
 
     # ---- three points ------------------------------------------------------------------------
 
     @cached_property
     def best(self) -> Candidate:
         """The lowest cost among those allowed; if there are none, among those that cover enough."""
-        covering = [each for each in self.candidates if not self.covers_too_little(each)]
-        return min(self.allowed or covering or self.candidates, key=lambda c: c.mean("cost"))
+        choice = self.allowed or self._covering or self.candidates
+        return min(choice, key=lambda candidate: candidate.mean("cost"))
 
     @property
     def recommended(self) -> Candidate | None:
@@ -183,12 +198,12 @@ class Comparison:
     @property
     def smallest(self) -> Candidate | None:
         """The smallest sets among those allowed that do not cost too much."""
-        return min(self._offered, key=lambda each: each.mean("avg_size"), default=None)
+        return min(self._offered, key=lambda candidate: candidate.mean("avg_size"), default=None)
 
     @property
     def most_even(self) -> Candidate | None:
         """The lowest TrueGap among those allowed that do not cost too much."""
-        return min(self._offered, key=lambda each: each.mean("true_gap"), default=None)
+        return min(self._offered, key=lambda candidate: candidate.mean("true_gap"), default=None)
 
     @property
     def _offered(self) -> list[Candidate]:
@@ -202,12 +217,14 @@ class Comparison:
         Bengio 2003). Which candidate is best is itself subject to sampling noise, and a table has
         many pairs: a difference is significant only if it is so for all pairs at once (Bonferroni
         at 5%). So of twenty tables of equally good candidates, at most about one calls any of them
-        significantly worse.
+        significantly worse. With one split, none is significant.
         """
         from scipy.special import stdtrit
 
         differences = candidate.values(metric) - self.best.values(metric)
         mean = float(differences.mean())
+        if self.n_splits < 2:
+            return Difference(mean, float("nan"), False)
         overlap = 1 / self.n_splits + self.n_test / self.n_calibration
         error = float(np.sqrt(overlap * differences.var(ddof=1)))
         n = len(self.candidates)
@@ -216,11 +233,9 @@ class Comparison:
 
     def is_on_pareto_front(self, candidate: Candidate) -> bool:
         """Whether no other candidate has both a lower TrueGap and smaller sets."""
-        own = np.array([candidate.mean("true_gap"), candidate.mean("avg_size")])
-        others = np.array(
-            [[each.mean("true_gap"), each.mean("avg_size")] for each in self.candidates]
-        )
-        return not ((others <= own).all(axis=1) & (others < own).any(axis=1)).any()
+        points = np.array([[c.mean("true_gap"), c.mean("avg_size")] for c in self.candidates])
+        point = np.array([candidate.mean("true_gap"), candidate.mean("avg_size")])
+        return not ((points <= point).all(axis=1) & (points < point).any(axis=1)).any()
 
     # ---- the recommendation in words ---------------------------------------------------------
 
@@ -228,11 +243,12 @@ class Comparison:
     def reason(self) -> str:
         """State the recommendation, what it costs, alternatives and exclusions, line by line."""
         chosen = self.recommended
+        lines = [f"Recommended: {self.best.name}"]
         if chosen is None:
-            lines = [f"No candidate has {' and '.join(self._required())}."]
-            lines.append(f"Without these requirements: {self.best.name}")
-        else:
-            lines = [f"Recommended: {chosen.name}"]
+            required = f"coverage of {100 * (1 - self.alpha):.4g}%"
+            if self.max_size is not None:
+                required += f" and an average set size of at most {self.max_size:g}"
+            lines = [f"No candidate has {required}.", f"Without these: {self.best.name}"]
         lines += [f"  {line}" for line in self._about_best()]
         for title, other in (("Smaller sets:", self.smallest), ("More even:   ", self.most_even)):
             if chosen is not None and other is not None and other is not chosen:
@@ -244,16 +260,19 @@ class Comparison:
                 )
         for problem, applies in {
             f"Coverage significantly below {self.target}": self.covers_too_little,
-            "No guarantee for one calibration set": self.lacks_confidence,
             f"Cost no lower than that of all {self.n_classes} classes": self.costs_too_much,
         }.items():
-            found = [each for each in self.candidates if applies(each) and each is not chosen]
-            if found:
-                lines.append(f"{problem}: {_names(found)}.")
+            excluded = [
+                candidate
+                for candidate in self.candidates
+                if applies(candidate) and candidate is not chosen
+            ]
+            if excluded:
+                lines.append(f"{problem}: {_names(excluded)}.")
         return "\n".join(lines)
 
     def _about_best(self) -> list[str]:
-        """State the cost of `best`, its size and gap, ties, and what a floor and a cut cost."""
+        """State the cost of `best`, its size and gap, ties, and what a floor costs."""
         best = self.best
         lines = [
             f"Lowest cost ({best.mean('cost'):.1f} labels per example); average set size "
@@ -261,8 +280,12 @@ class Comparison:
             f"Class coverage typically deviates from {self.target} by "
             f"{best.mean('true_gap'):.1f} points.",
         ]
-        others = [each for each in self.allowed if each is not best]
-        tied = [each for each in others if not self.difference_to_best(each).is_significant]
+        others = [candidate for candidate in self.allowed if candidate is not best]
+        tied = [
+            candidate
+            for candidate in others
+            if not self.difference_to_best(candidate).is_significant
+        ]
         if tied:
             lines.append(f"Tied on cost: {_names(tied)}.")
         elif others:
@@ -272,61 +295,51 @@ class Comparison:
                 f"Sets of all {self.n_classes} classes cost no more. Add calibration examples or "
                 "improve the model."
             )
-        if best.plain_reports:
-            plain = _mean(best.plain_reports, "avg_size")
-            added = best.mean("avg_size") - plain
+        if best.avg_size_without_floor is not None:
+            added = best.mean("avg_size") - best.avg_size_without_floor
             lines.append(
-                f"The floor of {self.floor:.0%} adds {added:.2f} labels to the average set "
-                f"({added / max(plain, 1e-9):+.0%})."
-            )
-        if best.top_reports:
-            coverage, gap = (_mean(best.top_reports, name) for name in _TOP)
-            lines.append(
-                f"Cut to {self.top} labels, sets cover {coverage:.1%} instead of "
-                f"{best.mean('marginal_coverage'):.1%}, with a mean shortfall of {gap:.1f} points "
-                "per class. The guarantee does not apply to cut sets."
+                f"The floor adds {added:.2f} labels to the average set "
+                f"({added / max(best.avg_size_without_floor, 1e-9):+.0%})."
             )
         return lines
 
-    def _required(self) -> list[str]:
-        required = [f"coverage of {100 * (1 - self.alpha):.4g}%"]
-        if self.max_size is not None:
-            required.append(f"an average set size of at most {self.max_size:g}")
-        if self.min_coverage is not None:
-            required.append(f"coverage of at least {self.min_coverage:g}")
-        if self.confidence is not None:
-            required.append("a guarantee for one calibration set")
-        return required
-
     # ---- ways to read it ---------------------------------------------------------------------
+
+    @property
+    def _points(self) -> dict[str, Candidate | None]:
+        points = (self.recommended, self.smallest, self.most_even)
+        return dict(zip(("recommended", "smallest", "most_even"), points, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON."""
-        names = ("alpha", "confidence", "n_splits", "n_calibration", "n_test", "noise_floor")
-        numbers = {name: getattr(self, name) for name in (*names, *_ASKED)}
+        names = ("alpha", "n_splits", "n_calibration", "n_test", "noise_floor")
+        asked = ("max_size", "confidence")
         points = {
-            "recommended": self.recommended,
-            "smallest": self.smallest,
-            "most_even": self.most_even,
-        }
-        named = {
             name: point and {"method": point.method, "score": point.score}
-            for name, point in points.items()
+            for name, point in self._points.items()
         }
-        return {**numbers, "candidates": self.rows(), **named, "reason": self.reason}
+        numbers = {name: getattr(self, name) for name in (*names, *asked)}
+        curve = {"learning_curve": self.rows()} if self.smaller else {}
+        return {**numbers, "candidates": self._rows(), **points, "reason": self.reason, **curve}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one record per candidate: metrics with standard errors, and how it compares."""
+        """Return one record per calibration size and candidate.
+
+        It has all metrics with standard errors, and how the candidate compares with the best one.
+        """
+        return [row for result in self.by_size for row in result._rows()]
+
+    def _rows(self) -> list[dict[str, Any]]:
+        metrics = ("cost", *(metric.name for metric in shown_in("comparison")))
         table = []
         for candidate in self.candidates:
             row: dict[str, Any] = {"method": candidate.method, "score": candidate.score}
-            for name in ("cost", *(metric.name for metric in shown_in("comparison"))):
+            row["n_calibration"] = self.n_calibration
+            for name in metrics:
                 row[name] = candidate.mean(name)
                 row[f"{name}_se"] = candidate.standard_error(name)
-            for name in _TOP if candidate.top_reports else ():
-                row[f"{name}_top_{self.top}"] = _mean(candidate.top_reports, name)
-            if candidate.plain_reports:
-                row["avg_size_without_floor"] = _mean(candidate.plain_reports, "avg_size")
+            if candidate.avg_size_without_floor is not None:
+                row["avg_size_without_floor"] = candidate.avg_size_without_floor
             difference = self.difference_to_best(candidate)
             row |= {
                 "cost_above_best": difference.mean,
@@ -344,18 +357,13 @@ class Comparison:
         """Return the roles of a candidate, or why it is excluded."""
         if self.covers_too_little(candidate):
             return "coverage too low"
-        if self.lacks_confidence(candidate):
-            return "no guarantee"
-        points = {
-            "recommended": self.recommended,
-            "smallest": self.smallest,
-            "most even": self.most_even,
-        }
-        notes = [name for name, point in points.items() if point is candidate]
+        notes = [
+            name.replace("_", " ") for name, point in self._points.items() if point is candidate
+        ]
         if self.costs_too_much(candidate) and not notes:
             return "cost too high"
-        is_tied = candidate in self.allowed and candidate is not self.recommended
-        if is_tied and not self.difference_to_best(candidate).is_significant:
+        is_other = candidate in self.allowed and candidate is not self.recommended
+        if is_other and not self.difference_to_best(candidate).is_significant:
             notes.append("tied")
         return ", ".join(notes)
 
@@ -372,70 +380,84 @@ class Comparison:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return column titles and cells for people."""
         metrics = shown_in("comparison table")
-        at_top = [] if self.top is None else [f"top {self.top}"]
         cells = [
             [
                 candidate.method.upper(),
                 candidate.score,
                 *(metric.text(candidate.mean(metric.name)) for metric in metrics),
-                *[f"{_mean(candidate.top_reports, 'marginal_coverage'):.3f}" for _ in at_top],
                 f"{candidate.mean('cost'):.1f}",
                 self.note(candidate),
             ]
             for candidate in self.candidates
         ]
-        return [
-            "method",
-            "score",
-            *(metric.title for metric in metrics),
-            *at_top,
-            "cost",
-            "",
-        ], cells
+        return ["method", "score", *(metric.title for metric in metrics), "cost", ""], cells
+
+    def curve_table(self) -> tuple[list[str], list[list[str]]]:
+        """Return AvgSize and TrueGap of every candidate at every calibration size."""
+        titles = ["AvgSize, TrueGap with", "", *(result.size_text for result in self.by_size)]
+        cells = [
+            [
+                candidates[0].method.upper(),
+                candidates[0].score,
+                *(f"{c.mean('avg_size'):.2f}, {c.mean('true_gap'):.2f}" for c in candidates),
+            ]
+            for candidates in zip(*(result.candidates for result in self.by_size), strict=True)
+        ]
+        return titles, cells
+
+    @property
+    def size_text(self) -> str:
+        """The calibration size in words."""
+        if isinstance(self.calibration_size, int):
+            return f"{self.calibration_size} per class"
+        return f"{self.n_calibration:,} examples"
 
     def heading(self) -> str:
         """Describe the splits, and the CovGap that sampling noise alone gives."""
-        per_class = self.candidates[0].reports[0].class_alpha is not None
-        level = f"mean alpha = {self.alpha:.4g}" if per_class else f"alpha = {self.alpha:.4g}"
-        confident = "" if self.confidence is None else f", confidence = {self.confidence:g}"
+        level = f"{'mean ' if self._is_per_class else ''}alpha = {self.alpha:.4g}"
+        level += "" if self.confidence is None else f", confidence = {self.confidence:g}"
         return (
             f"{self.n_splits} splits into {self.n_calibration:,} calibration and {self.n_test:,} "
-            f"test examples, {level}{confident}.\n"
+            f"test examples, {level}.\n"
             f"Sampling noise alone gives a CovGap of {self.noise_floor:.1f}; smaller values are "
             "not meaningful."
         )
 
     def __str__(self) -> str:
-        titles, cells = self.table()
-        widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in [titles, *cells]
-        ]
-        return "\n".join([self.heading(), *lines, self.reason])
+        curve = [_aligned(*self.curve_table())] if self.smaller else []
+        return "\n".join([self.heading(), _aligned(*self.table()), self.reason, *curve])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        titles, cells = self.table()
-        head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-        rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells]
-        return (
-            f"<table><caption>{escape(self.heading())}</caption><thead><tr>{head}</tr></thead>"
-            f"<tbody><tr>{'</tr><tr>'.join(rows)}</tr></tbody></table><pre>{escape(self.reason)}</pre>"
-        )
+        curve = _html_table("By calibration size", *self.curve_table()) if self.smaller else ""
+        table = _html_table(self.heading(), *self.table())
+        return f"{table}<pre>{escape(self.reason)}</pre>{curve}"
 
 
-def _mean(reports: Sequence[CoverageReport], metric: str) -> float:
-    """Compute a metric's mean over the splits."""
-    return float(np.mean([getattr(report, metric) for report in reports]))
+def _aligned(titles: list[str], cells: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in [titles, *cells]
+    )
+    return "\n".join(lines)
+
+
+def _html_table(caption: str, titles: list[str], cells: list[list[str]]) -> str:
+    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells]
+    return (
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody><tr>{'</tr><tr>'.join(rows)}</tr></tbody></table>"
+    )
 
 
 def _names(candidates: Sequence[Candidate]) -> str:
     """List candidates, the methods of one score together; those beyond `MOST_NAMES` as a number."""
     by_score: dict[str, list[str]] = {}
-    for each in candidates[:MOST_NAMES]:
-        by_score.setdefault(each.score, []).append(each.method)
+    for candidate in candidates[:MOST_NAMES]:
+        by_score.setdefault(candidate.score, []).append(candidate.method)
     names = [
         f"{', '.join(methods[:-1])} and {methods[-1]} + {score}"
         if len(methods) > 1

@@ -1,20 +1,14 @@
 """Read files and arrays as row blocks; bundled and simulated data."""
 
-from evencover.data.languages import Labeled, drop_rare_classes, load_languages
-from evencover.data.open import as_source
-from evencover.data.simulated import (
-    SIMULATED,
-    SimulatedSource,
-    SimulationParameters,
-    load_simulated,
-)
+from evencover.data.languages import Labeled, load_languages
+from evencover.data.open import as_source, drop_rare_classes
+from evencover.data.simulated import SIMULATED, SimulationParameters, load_simulated
 from evencover.data.source import Block, Source
 
 __all__ = [
     "SIMULATED",
     "Block",
     "Labeled",
-    "SimulatedSource",
     "SimulationParameters",
     "Source",
     "as_source",

@@ -1,17 +1,19 @@
-"""Names of probabilities, labels and ids in files, frames and batches."""
+"""Names of probabilities, labels and ids in files, frames and batches, and the use of columns."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from evencover.arrays import Array, to_numpy
 from evencover.errors import InputError, listed, warn_caller
-from evencover.validation import align_classes, unique_keys
+from evencover.validation import align_classes, is_integer_text
 
 PROBABILITY_KEYS = (
     *("probs", "probabilities", "softmax", "proba", "predict_proba", "y_proba", "y_prob"),
@@ -28,61 +30,44 @@ NAMES_KEY = "class_names"
 SAVED_INDEX = "__index_level_0__"
 
 # Unnamed columns, and the names of an index that pandas and Arrow store in a file.
-_NAMELESS = re.compile(r"\s*(Unnamed: \d+(_level_\d+)?)?\s*|__index_level_\d+__")
-_INDEX_WORDS = ("index", "level_0")
+_INDEX = re.compile(r"\s*(Unnamed: \d+(_level_\d+)?)?\s*|__index_level_\d+__|index|level_0")
+
+# A column is never a class if its name is one of these words, or one of them together with words
+# that only describe it, such as latency_ms, image_path or rowId. Class columns that are numbered,
+# such as score_0, are none of these.
+_RESERVED = re.compile(
+    "ids?|uid|uuid|guid|idx|labels?|targets?|y|key|path|file|filename|filepath|url|uri|name|split|"
+    "fold|partition|subset|time|date|datetime|timestamp|score|weight|loss|margin|latency|duration|"
+    "entropy|confidence|prediction|pred"
+)
+_DESCRIBING = re.compile(
+    "row|sample|example|item|image|img|picture|text|document|record|data|test|train|val|validation|"
+    "model|class|top|s|ms|us|ns|sec|seconds|at|utc|created|updated|start|end|number|code|true"
+)
 
 
 @dataclass(frozen=True)
 class Keys:
     """User-given names of the numbers, labels and ids; None for the usual names.
 
-    With one column per class, ``probabilities`` may be a glob such as ``p_*``. ``allow_unknown``:
-    labels may be names that no class has.
+    With one column per class, ``probabilities`` may be a glob such as ``p_*``, or ``!loss`` for all
+    columns but one. Without ``read_labels``, labels stay unread. ``shared`` are the columns of a
+    table of labels, by which it may be joined.
     """
 
     probabilities: str | None = None
     labels: str | None = None
     ids: str | None = None
-    allow_unknown: bool = field(default=False, compare=False)
-
-    @property
-    def names(self) -> tuple[str | None, str | None, str | None]:
-        """Numbers, labels and ids."""
-        return self.probabilities, self.labels, self.ids
+    read_labels: bool = True
+    shared: frozenset[str] = frozenset()
 
 
 USUAL = Keys()
-LIGHTEVAL = Keys("model_response.logprobs", "doc.gold_index", "doc.id")  # log-likelihoods
-FLAT_LIGHTEVAL = Keys(PREDICTIONS_KEY, "gold_index")  # until 0.10
-
-
-def layout_keys(names: Iterable[str], keys: Keys) -> Keys:
-    """Return the given keys, or those of lighteval's details."""
-    names = set(names)
-    if keys == USUAL and is_flat_lighteval(names):
-        return FLAT_LIGHTEVAL
-    if keys != USUAL or LIGHTEVAL.probabilities not in names:
-        return keys
-    numbers, labels, ids = (key if key in names else None for key in LIGHTEVAL.names)
-    return Keys(numbers, labels, ids)
-
-
-def is_flat_lighteval(names: Iterable[str]) -> bool:
-    """Return whether a table has the columns of lighteval's details until 0.10."""
-    return {"predictions", "gold_index", "choices", "full_prompt"} <= set(names)
-
-
-def are_samples(names: Iterable[str]) -> bool:
-    """Return whether the columns are those of lighteval's details or of lm-eval's samples."""
-    names = set(names)
-    return bool({"model_response", "resps"} & names) or is_flat_lighteval(names)
 
 
 def names_logits(key: str, keys: Iterable[str]) -> bool | None:
     """Return whether a name indicates logits; None if unknown."""
-    if key in LOGIT_KEYS or key == LIGHTEVAL.probabilities:
-        return True
-    if key == PREDICTIONS_KEY and (TRAINER_LABELS_KEY in keys or is_flat_lighteval(keys)):
+    if key in LOGIT_KEYS or (key == PREDICTIONS_KEY and TRAINER_LABELS_KEY in keys):
         return True
     return False if key in PROBABILITY_KEYS else None
 
@@ -94,16 +79,16 @@ def matrix_key(arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL) -> str
         return asked
     if "" in arrays:  # a file with one unnamed array
         return ""
-    found = [key for key in MATRIX_KEYS if key in arrays]
-    if len(found) > 1:
-        found = [key for key in found if len(np.shape(arrays[key])) == 2]
-    if len(found) != 1:
+    known = [key for key in MATRIX_KEYS if key in arrays]
+    if len(known) > 1:
+        known = [key for key in known if len(np.shape(arrays[key])) == 2]
+    if len(known) != 1:
         held = listed(f"{key} {tuple(np.shape(arrays[key]))}" for key in arrays) or "none"
         raise InputError(
             f"{owner} must have one matrix under {listed(map(repr, MATRIX_KEYS))}. Got the keys "
             f"{held}; choose one with probabilities_key (--probabilities-key)."
         )
-    return found[0]
+    return known[0]
 
 
 def found_key(
@@ -117,17 +102,28 @@ def found_key(
     return asked or next((key for key in usual if key in held), None)
 
 
-def is_index(name: str) -> bool:
-    """Return whether a column has the name of a saved index."""
-    return name in _INDEX_WORDS or _NAMELESS.fullmatch(name) is not None
+# ---- class names ---------------------------------------------------------------------------------
 
 
-def are_numbers(names: Iterable[str]) -> bool:
-    """Return whether all class names are integers; integer labels are names then."""
-    return all(name.isascii() and name.isdigit() for name in names)
+def integers_are_names(class_names: Sequence[str] | None) -> bool | None:
+    """Return whether integer labels are names of these columns, not their indices.
+
+    They are if all columns are called by integers, and None if it is unclear, because some are.
+
+    >>> integers_are_names(["10", "20"]), integers_are_names(["ant", "1"])
+    (True, False)
+    >>> integers_are_names(["ant", "7"]) is None
+    True
+    """
+    numbers = [place for place, name in enumerate(class_names or ()) if is_integer_text(name)]
+    if class_names is None or not numbers:
+        return False
+    if len(numbers) == len(class_names):
+        return True
+    return None if any(class_names[place] != str(place) for place in numbers) else False
 
 
-def as_class_names(names: Any, n_classes: int) -> list[str] | None:
+def as_class_names(names: Any, n_classes: int) -> tuple[str, ...] | None:
     """Return one name per class from a sequence or {index: name}; None stays None."""
     if names is None:
         return None
@@ -135,28 +131,91 @@ def as_class_names(names: Any, n_classes: int) -> list[str] | None:
     return checked_names(aligned.tolist(), n_classes, "'class_names'")
 
 
-def checked_names(names: Iterable[object], n_classes: int, owner: str) -> list[str]:
-    """Convert class names to text, one per class; raise if UTF-8 cannot encode them."""
-    texts = [str(name) for name in names]
-    if len(texts) != n_classes:
-        raise InputError(f"{owner} must have one name per class. Got {len(texts)} for {n_classes}.")
+def checked_names(names: Iterable[object], n_classes: int, owner: str) -> tuple[str, ...]:
+    """Check that there is one name per class, all different, that UTF-8 can encode."""
+    names = list(names)
+    if len(names) != n_classes:
+        raise InputError(f"{owner} must have one name per class. Got {len(names)} for {n_classes}.")
+    for column, name in enumerate(names):
+        if name is None or name != name:  # NaN
+            raise InputError(f"{owner} must name every class. Got {name} for class {column}.")
+    texts = tuple(str(name) for name in names)
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:
         raise InputError(f"{owner} must be text. Got {error.object[error.start]!r}.") from None
+    first: dict[str, int] = {}
+    for column, name in enumerate(texts):
+        if first.setdefault(name, column) != column:
+            raise InputError(
+                f"{owner} must be unique. Got {name!r} for the classes {first[name]} and {column}; "
+                "rename one of them."
+            )
     return texts
+
+
+def column_from_text(values: list[str]) -> Array:
+    """Convert cells to integers if all are integers in plain digits; 007 stays text."""
+    if all(map(is_integer_text, values)):
+        return np.array([int(value) for value in values], dtype=np.int64)
+    return to_numpy(values)
 
 
 def count_up(names: Iterable[str]) -> bool:
     """Return whether the names are the default 0, 1, 2, ... of a frame."""
-    return all(name == str(place) for place, name in enumerate(names))
+    return all(name == str(column) for column, name in enumerate(names))
+
+
+# ---- the use of columns --------------------------------------------------------------------------
+
+
+class ColumnUses(NamedTuple):
+    """What the columns or arrays of an input are used for."""
+
+    used: Mapping[str, str] = {}  #: the column, or columns, of each use
+    left_out: Mapping[str, str] = {}  #: why other columns are not used
+    guessed: tuple[str, ...] = ()  #: columns left out that might be classes
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What an input contains, as it is stored."""
+
+    rows: Any  #: a matrix, or the reader of one
+    class_names: tuple[str, ...] | None = None
+    logits: bool | None = None
+    labels: Any = None
+    labels_are_cells: bool = False  #: whether labels are cells of a file without types
+    ids: Array | None = None
+    ids_are_index: bool = False  #: whether the ids are an index, which may only count the rows
+    index: Array | None = None  #: the index of a frame, to join labels by it
+    integers_are_names: bool | None = False
+    columns: ColumnUses = field(default_factory=ColumnUses)
+    shared: Mapping[str, Array] = field(default_factory=dict)  #: columns of ids, perhaps, by name
+
+    @property
+    def known_ids(self) -> Array | None:
+        """The ids; None for an index that only counts the rows, repeats, or is not an id."""
+        if self.ids is None or not self.ids_are_index:
+            return self.ids
+        return index_ids(self.ids)
+
+
+def index_ids(index: Array) -> Array | None:
+    """Return the values of an index as ids; None if they count, repeat, or are not ids."""
+    is_text = index.dtype.kind in "UO" and all(isinstance(value, str) for value in index.tolist())
+    if index.dtype.kind not in "iu" and not is_text:
+        return None
+    if not is_text and np.array_equal(index, np.arange(len(index))):
+        return None
+    return index if len(np.unique(index)) == len(index) else None
 
 
 Kind = Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]
 LIST_KINDS: dict[Kind, Kind] = {"float": "list", "integer": "integer list", "text": "text list"}
 
-_LEFT_OUT: dict[Kind, str] = {"text": "text", "flag": "true or false", "other": "no numbers"}
-_LEFT_OUT |= dict.fromkeys(("list", "integer list", "text list"), "a list")
+_REASONS: dict[Kind, str] = {"text": "text", "flag": "true or false", "other": "no numbers"}
+_REASONS |= dict.fromkeys(("list", "integer list", "text list"), "a list")
 _BY_RANK = re.compile(r"(index|label)_\d+")
 _REMEDY = "name the columns of the classes with probabilities_key='p_*' (--probabilities-key)"
 
@@ -168,28 +227,32 @@ class Column(NamedTuple):
     kind: Kind
 
 
-@dataclass
-class Layout:
-    """Indices of the columns by use; ``matrix`` is one list column, or one column per class.
+class Layout(NamedTuple):
+    """Indices of the columns by use; ``numbers`` is one list column, or one column per class.
 
     A saved index counts as ids only if it is unique and not 0, 1, 2, ...
     """
 
-    matrix: list[int]
-    class_names: list[str] | None = None
-    logits: bool | None = None
-    label: int | None = None
-    ids: int | None = None
-    ids_are_index: bool = False
-    left_out: dict[str, str] = field(default_factory=dict)
+    numbers: tuple[int, ...]
+    is_list: bool
+    class_names: tuple[str, ...] | None
+    logits: bool | None
+    label: int | None
+    ids: int | None
+    ids_are_index: bool
+    columns: ColumnUses
 
-    def used(self, columns: Sequence[Column]) -> dict[str, str]:
-        """Describe the columns by their use."""
-        names = [columns[place].name for place in self.matrix]
-        some = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-        found = {"numbers": some if len(names) == 1 else f"{len(names)} columns: {some}"}
-        found |= {} if self.label is None else {"labels": columns[self.label].name}
-        return found | ({} if self.ids is None else {"ids": columns[self.ids].name})
+    def shared_columns(
+        self, columns: Sequence[Column], keys: Keys, read: Callable[[int], Array]
+    ) -> dict[str, Array]:
+        """Read the columns without a use that a table of labels has, too, if they may be ids."""
+        shared: dict[str, Array] = {}
+        for place, (name, kind) in enumerate(columns):
+            is_used = place in (*self.numbers, self.label, self.ids)
+            if name in keys.shared and kind in ("text", "integer") and not is_used:
+                with suppress(InputError):  # missing values
+                    shared[name] = read(place)
+        return shared
 
 
 def choose(
@@ -200,51 +263,130 @@ def choose(
     named: bool = True,
     index: str | None = None,
 ) -> Layout:
-    """Assign a use to each column of a table; messages use `owner`.
+    """Assign a use to each column of a table, and warn of those without; messages use `owner`.
 
-    Columns of floating-point numbers are classes, or columns of integers if all are. Text,
-    booleans, unnamed columns, and names of labels, ids or an index are not. Integers under any
-    other name are ambiguous and rejected. Without `named`, columns have indices only. `index` is
-    the column known to be the index of a frame.
+    Columns of floating-point numbers are classes, or columns of integers if all are, unless their
+    name is reserved. Integers under any other name are ambiguous and rejected. Without `named`,
+    columns have indices only. `index` is the column known to be the index of a frame.
     """
-    _reject_best_classes_only(columns, owner)
-    _reject_flat_lighteval(columns, owner)
+    _reject_top_classes(columns, owner)
     names = [column.name for column in columns]
     given_label = found_key(names, keys.labels, (), owner, "labels_key")
     given_ids = found_key(names, keys.ids, (), owner, "ids_key")
-    label = _labels(columns) if named else None
+    label = _label_column(columns) if named else None
     label = label if given_label is None else names.index(given_label)
-    ids = _ids(columns, index) if named else None
+    ids = _id_column(columns, index) if named else None
     ids = ids if given_ids is None else names.index(given_ids)
-    ids_are_index = ids is not None and keys.ids is None and names[ids] not in ID_KEYS
-    lists = _lists(columns, keys, owner)
-    layout = Layout(lists, label=label, ids=ids, ids_are_index=ids_are_index)
-    if lists:
-        layout.logits = names_logits(names[lists[0]], names)
-        layout.left_out = {
-            name: _LEFT_OUT.get(kind, "not the list of numbers")
-            for place, (name, kind) in enumerate(columns)
-            if place not in (*lists, label, ids)
+    ids_are_index = ids is not None and given_ids is None and names[ids] not in ID_KEYS
+    others = [place for place in range(len(columns)) if place not in (label, ids)]
+    list_column = _list_column(columns, others, keys, owner)
+    class_names, logits, guessed = None, None, tuple[str, ...]()
+    numbers: tuple[int, ...]
+    if list_column is not None:
+        numbers, logits = (list_column,), names_logits(names[list_column], names)
+        reasons = {
+            names[place]: _REASONS.get(columns[place].kind, "not the list of numbers")
+            for place in others
+            if place != list_column
         }
-        return layout
-    layout.matrix = _classes(columns, keys, layout, owner, named, index)
-    class_names = [names[place] for place in layout.matrix]
-    if named and not count_up(class_names):
-        unique_keys(owner, [(name, None) for name in class_names])
-        layout.class_names = class_names
-    return layout
+    else:
+        reasons = {}
+        for place in others:
+            reason = _why_no_class(columns[place], keys, index, owner, named=named)
+            if reason is not None:
+                reasons[names[place]] = reason
+        kinds = dict(columns)
+        if keys.probabilities is None:
+            guessed = tuple(name for name in reasons if _may_be_class(name, kinds[name], index))
+        numbers = _class_columns(columns, [p for p in others if names[p] not in reasons], owner)
+        if named and not count_up(names[place] for place in numbers):
+            class_names = checked_names(
+                [names[place] for place in numbers], len(numbers), f"The columns of {owner}"
+            )
+        if reasons and len(numbers) > 1:
+            texts = [f"{n!r} ({reason})" for n, reason in reasons.items() if n not in keys.shared]
+            if texts:
+                warn_caller(f"Ignored non-class columns of {owner}: {listed(texts, 5)}.")
+    some = ", ".join(names[place] for place in numbers[:4]) + (", ..." if len(numbers) > 4 else "")
+    used = {"numbers": some if len(numbers) == 1 else f"{len(numbers)} columns: {some}"}
+    used |= {} if label is None else {"labels": names[label]}
+    used |= {} if ids is None else {"ids": names[ids]}
+    uses = ColumnUses(used, reasons, guessed)
+    return Layout(
+        numbers, list_column is not None, class_names, logits, label, ids, ids_are_index, uses
+    )
 
 
-def note_left_out(layout: Layout, owner: str) -> None:
-    """Warn about columns that are not used."""
-    if len(layout.matrix) > 1 and layout.left_out:
-        found = [f"{name!r} ({why})" for name, why in layout.left_out.items()]
-        warn_caller(f"Ignored non-class columns of {owner}: {listed(found, 5)}.")
+def is_index_name(name: str) -> bool:
+    """Return whether a column has no name, or that of a saved index."""
+    return _INDEX.fullmatch(name) is not None
+
+
+def is_reserved(name: str) -> bool:
+    """Return whether a column of this name is never a class.
+
+    >>> [is_reserved(name) for name in ("latency_ms", "imagePath", "ID", "key lime pie", "lossy")]
+    [True, True, True, False, False]
+    """
+    words = re.findall(r"[a-z]+|[0-9]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())
+    is_word = [_RESERVED.fullmatch(word) is not None for word in words]
+    describes = (_DESCRIBING.fullmatch(word) is not None for word in words)
+    return any(is_word) and all(map(max, is_word, describes))
+
+
+def _why_no_class(
+    column: Column, keys: Keys, index: str | None, owner: str, *, named: bool
+) -> str | None:
+    """Return why a column is not a class; None if it is one."""
+    name, kind = column
+    if keys.probabilities is not None:
+        if not _matches(name, keys.probabilities):
+            return "not asked for"
+        if kind not in ("float", "integer"):
+            raise InputError(f"'probabilities_key' must name numbers. Got {name!r} in {owner}.")
+        return None
+    if named and (name == index or is_index_name(name)):
+        return "an index"
+    if named and is_reserved(name):
+        return "a reserved name"
+    return _REASONS.get(kind)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    if pattern.startswith("!"):
+        return not fnmatchcase(name, pattern[1:])
+    return fnmatchcase(name, pattern)
+
+
+def _may_be_class(name: str, kind: Kind, index: str | None) -> bool:
+    """Return whether a column that was left out might be a class: numbers, or an unusual name."""
+    if name == index or is_index_name(name):
+        return False
+    return kind == "float" or not is_reserved(name)
+
+
+def _class_columns(columns: Sequence[Column], numeric: list[int], owner: str) -> tuple[int, ...]:
+    """Return the columns of the classes; reject integers among floating-point numbers."""
+    integers = [place for place in numeric if columns[place].kind == "integer"]
+    if not numeric:
+        names = listed(column.name for column in columns) or "none"
+        raise InputError(
+            f"{owner} must have a list column of probabilities, or one column of "
+            f"probabilities per class. Got the columns {names}; {_REMEDY}."
+        )
+    if 0 < len(integers) < len(numeric):
+        names = listed((repr(columns[place].name) for place in integers), 5)
+        raise InputError(
+            f"Every class of {owner} must have floating-point numbers if any has. Got integers in "
+            f"{names}: an index or a label; leave it out, set labels_key or ids_key (--labels-key, "
+            f"--ids-key), or {_REMEDY}."
+        )
+    return tuple(numeric)
 
 
 def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputError:
     """Build the error for data without labels; suggest text columns."""
-    texts = [name for name, why in left_out.items() if why == _LEFT_OUT["text"]]
+    texts = [name for name, why in left_out.items() if why == _REASONS["text"]]
     hint = f", or labels_key={texts[0]!r} (--labels-key {texts[0]})" if texts else ""
     others = f"; other text columns: {listed(texts[1:], 3)}" if texts[1:] else ""
     return InputError(
@@ -252,8 +394,8 @@ def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputE
     )
 
 
-def _labels(columns: Sequence[Column]) -> int | None:
-    """Find the column of labels; a floating-point column 'y' is a class."""
+def _label_column(columns: Sequence[Column]) -> int | None:
+    """Find the column of labels; a floating-point column 'y' is left out."""
     names = [column.name for column in columns]
     for key in LABEL_KEYS:
         if key in names:
@@ -263,8 +405,8 @@ def _labels(columns: Sequence[Column]) -> int | None:
     return None
 
 
-def _ids(columns: Sequence[Column], index: str | None) -> int | None:
-    """Find the column of ids; a floating-point column 'id' is a class."""
+def _id_column(columns: Sequence[Column], index: str | None) -> int | None:
+    """Find the column of ids: integers or text."""
     keys = [*ID_KEYS, index or SAVED_INDEX]
     if "__index_level_1__" in [name for name, _ in columns]:  # a multi-level index
         keys.pop()
@@ -275,73 +417,26 @@ def _ids(columns: Sequence[Column], index: str | None) -> int | None:
     return None
 
 
-def _lists(columns: Sequence[Column], keys: Keys, owner: str) -> list[int]:
-    """Find the list column, if there is one."""
-    places = [place for place, c in enumerate(columns) if c.kind in ("list", "integer list")]
-    chosen = [place for place in places if columns[place].name == keys.probabilities]
+def _list_column(
+    columns: Sequence[Column], others: list[int], keys: Keys, owner: str
+) -> int | None:
+    """Find the list column of the numbers, if there is one."""
+    lists = [place for place in others if columns[place].kind in ("list", "integer list")]
+    chosen = [place for place in lists if columns[place].name == keys.probabilities]
     if keys.probabilities is None:
-        known = [place for place in places if columns[place].name in MATRIX_KEYS]
-        floats = [place for place in places if columns[place].kind == "list"]
-        chosen = known or floats or places
+        known = [place for place in lists if columns[place].name in MATRIX_KEYS]
+        floats = [place for place in lists if columns[place].kind == "list"]
+        chosen = known or floats or lists
     if len(chosen) > 1:
-        found = ", ".join(repr(columns[place].name) for place in chosen)
+        names = ", ".join(repr(columns[place].name) for place in chosen)
         raise InputError(
-            f"{owner} must have one list column of probabilities. Got {found}; "
+            f"{owner} must have one list column of probabilities. Got {names}; "
             "choose one with probabilities_key (--probabilities-key)."
         )
-    return chosen
+    return chosen[0] if chosen else None
 
 
-def _classes(
-    columns: Sequence[Column],
-    keys: Keys,
-    layout: Layout,
-    owner: str,
-    named: bool,
-    index: str | None,
-) -> list[int]:
-    """Find the columns of the classes; record the others in the layout."""
-    floats: list[int] = []
-    integers: list[int] = []
-    for place, (name, kind) in enumerate(columns):
-        if place in (layout.label, layout.ids):
-            continue
-        if keys.probabilities is not None:
-            if not fnmatchcase(name, keys.probabilities):
-                layout.left_out[name] = "not asked for"
-            elif kind in ("float", "integer"):
-                floats.append(place)
-            else:
-                raise InputError(f"'probabilities_key' must name numbers. Got {name!r}.")
-        elif kind in _LEFT_OUT:
-            layout.left_out[name] = "an index" if is_index(name) else _LEFT_OUT[kind]
-        elif named and (name == index or _NAMELESS.fullmatch(name)):
-            layout.left_out[name] = "an index"
-        elif kind == "float":
-            floats.append(place)
-        elif named and is_index(name):
-            layout.left_out[name] = "an index"
-        elif named and name in (*LABEL_KEYS, *ID_KEYS):
-            layout.left_out[name] = "more labels or ids"
-        else:
-            integers.append(place)
-    if floats and integers:
-        found = listed((repr(columns[place].name) for place in integers), 5)
-        raise InputError(
-            f"Every class of {owner} must have floating-point numbers if any has. Got integers in "
-            f"{found}: an index or a label; leave it out, set labels_key or ids_key (--labels-key, "
-            f"--ids-key), or {_REMEDY}."
-        )
-    if not floats and not integers:
-        names = listed(column.name for column in columns) or "none"
-        raise InputError(
-            f"{owner} must have a list column of probabilities, or one column of "
-            f"probabilities per class. Got the columns {names}; {_REMEDY}."
-        )
-    return floats or integers
-
-
-def _reject_best_classes_only(columns: Sequence[Column], owner: str) -> None:
+def _reject_top_classes(columns: Sequence[Column], owner: str) -> None:
     """Reject files that timm's inference.py writes with --topk: columns by rank, not by class."""
     ranks = [
         name
@@ -354,17 +449,6 @@ def _reject_best_classes_only(columns: Sequence[Column], owner: str) -> None:
     numbers = [name for name, kind in columns if kind in ("float", "list", "integer list")]
     if len(numbers) == 1 and Column(numbers[0], "float") in columns and numbers[0] in MATRIX_KEYS:
         raise by_rank(owner, f"one number per row in {numbers[0]!r}")
-
-
-def _reject_flat_lighteval(columns: Sequence[Column], owner: str) -> None:
-    """Reject lighteval's details until 0.10, unless each answer is one token."""
-    kinds = dict(columns)
-    if is_flat_lighteval(kinds) and kinds[PREDICTIONS_KEY] != "list":
-        found = "text" if kinds[PREDICTIONS_KEY] == "text" else "pairs"
-        raise InputError(
-            f"{owner} must have one log-likelihood per choice. Got {found} in 'predictions', as "
-            "lighteval until 0.10 wrote its details; write them with lighteval 0.11 or newer."
-        )
 
 
 def by_rank(owner: str, found: str) -> InputError:

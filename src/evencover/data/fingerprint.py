@@ -3,21 +3,75 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from math import isqrt
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from evencover._kernels.reference import mixed
 from evencover.arrays import Array, IntArray
+from evencover.data.source import Block
 from evencover.randomness import places
+from evencover.sizes import at_once, sampled
+
+Result = TypeVar("Result")
 
 # With few classes, about one row in 16 is hashed; with many, all rows of some classes, because
 # reading a number of each row would be slow. The smallest hashes are kept.
 FEW_CLASSES, ONE_ROW_IN, ONE_CLASS_IN, LEAST_CLASSES, MOST_KEPT = 256, 16, 64, 16, 1024
 MOST_NUMBERS = 64  # per row, around the true class
-MOST_WAITING = 4096  # rows buffered before hashing
+MOST_WAITING = at_once(4096, 3)  # rows buffered before hashing
+# Rows that are kept to test labels: 256 KB of float32, or enough rows of many classes.
+KEPT_ELEMENTS, KEPT_CLASSES = sampled(1 << 16, 600), 512
+LEAST_ROWS, MOST_ROWS = sampled(128, 60), 2048
+
+
+class SampleSize(NamedTuple):
+    """How many rows to keep, and of which classes: every `stride`-th."""
+
+    n_rows: int
+    stride: int
+
+    @classmethod
+    def of(cls, n_classes: int, n_rows: int | None) -> SampleSize:
+        """Return the size for an input; few rows of many classes need more of the classes."""
+        stride = max(1, n_classes // KEPT_CLASSES)
+        if n_rows is not None:
+            stride = max(1, min(stride, n_rows // (2 * LEAST_ROWS)))
+        n_kept = KEPT_ELEMENTS // -(-n_classes // stride)
+        return cls(max(LEAST_ROWS, min(MOST_ROWS, n_kept)), stride)
+
+
+class RowSample(NamedTuple):
+    """A random sample of labeled rows, in random order; blocks and partitions do not affect it.
+
+    Of many classes it has every `stride`-th, and rows with such a label.
+    """
+
+    size: SampleSize
+    keys: Array  #: (n,) hashes of indices and labels, ascending
+    labels: IntArray  #: (n,)
+    top: IntArray  #: (n,) most probable class of all
+    numbers: Array  #: (n, D) the row's numbers for some classes
+
+    @classmethod
+    def join(cls, samples: Sequence[RowSample]) -> RowSample:
+        """Merge samples; keep the rows with the smallest keys."""
+        size, keys = samples[0].size, np.concatenate([each.keys for each in samples])
+        order = np.argsort(keys)[: size.n_rows]
+        rank = np.full(len(keys), len(order))
+        rank[order] = np.arange(len(order))
+        ranks = np.split(rank, np.cumsum([len(each.keys) for each in samples])[:-1])
+        columns: list[Array] = []
+        for parts in zip(*(each[1:] for each in samples), strict=True):
+            column = np.empty((len(order), *parts[0].shape[1:]), dtype=parts[0].dtype)
+            for values, own in zip(parts, ranks, strict=True):
+                column[own[own < len(order)]] = values[own < len(order)]
+            columns.append(column)
+        return cls(size, *columns)
 
 
 class Fingerprint(NamedTuple):
@@ -25,20 +79,25 @@ class Fingerprint(NamedTuple):
 
     The sum does not depend on blocks, partitions or their order. Two different data sets collide
     with probability 2**-64. ``sample`` (n, 2) has content hashes of some rows, chosen by content to
-    detect copies in other data, and the indices of these rows.
+    detect copies in other data, and the indices of these rows. ``rows`` is a random sample.
     """
 
     start: int = 2**63
     first_row: str = ""
     total: int = 0
     sample: Array = np.zeros((0, 2), dtype=np.uint64)
+    rows: RowSample | None = None
 
     def __add__(self, other: Fingerprint) -> Fingerprint:  # type: ignore[override]
         first, sample = self if self.start <= other.start else other, self.sample
         if len(other.sample):
             both = np.concatenate([sample, other.sample])
             sample = both[np.lexsort(both.T[::-1])[:MOST_KEPT]]
-        return first._replace(total=(self.total + other.total) % 2**64, sample=sample)
+        rows = self.rows or other.rows
+        if self.rows is not None and other.rows is not None:
+            rows = RowSample.join([self.rows, other.rows])
+        total = (self.total + other.total) % 2**64
+        return first._replace(total=total, sample=sample, rows=rows)
 
     @property
     def limit(self) -> int:
@@ -55,10 +114,15 @@ class Fingerprint(NamedTuple):
         return f"{self.first_row}{self.total:016x}"
 
 
+def hashes_of(start: int, labels: IntArray, n_classes: int) -> Array:
+    """Hash each label (n,) with its index, from `start` on."""
+    keys = places(start, start + len(labels)) * np.uint64(n_classes) + labels.astype(np.uint64)
+    return mixed(keys)
+
+
 def sum_of(start: int, labels: IntArray, n_classes: int) -> int:
     """Sum the hashes of labels and their indices, from `start` on."""
-    keys = places(start, start + len(labels)) * np.uint64(n_classes) + labels.astype(np.uint64)
-    return int(mixed(keys).sum(dtype=np.uint64))
+    return int(hashes_of(start, labels, n_classes).sum(dtype=np.uint64))
 
 
 class Sampler:
@@ -66,13 +130,32 @@ class Sampler:
 
     Labels and their numbers select the rows, so the same rows are selected in any data. Rows with 0
     or 1 for their label are left out, because saturated models produce many of them. Selected rows
-    are hashed in batches.
+    are hashed in batches. Another sample is random: hashes of indices and labels select it. If
+    `n_rows` of the whole input is known, few more are copied than are kept.
     """
 
-    def __init__(self) -> None:
-        self._found = Fingerprint()
+    def __init__(self, n_rows: int | None = None) -> None:
+        self._found, self._n_rows = Fingerprint(), n_rows
+        self._kept: list[RowSample] = []
+        self._most_kept = 2**64
         self._waiting: list[tuple[Array, Array, IntArray, Array]] = []
         self._n_waiting = 0
+
+    def fresh(self) -> Sampler:
+        """Return a sampler for a partition of the same input."""
+        return Sampler(self._n_rows)
+
+    def sampled(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Pass blocks on; add each when work on it may have begun."""
+        for block in blocks:
+            yield block
+            self.add(block.start, block.rows, block.labels)
+
+    def collected(self, results: Iterable[tuple[Result, Fingerprint]]) -> Iterator[Result]:
+        """Pass the results of partitions on; add their fingerprints."""
+        for result, fingerprint in results:
+            self._found += fingerprint
+            yield result
 
     def add(self, start: int, rows: Array, labels: IntArray | None) -> None:
         """Add a block that starts at row `start` of the whole input."""
@@ -81,7 +164,9 @@ class Sampler:
             self._found += Fingerprint(start, row.hexdigest())
         if labels is None:
             return
-        self._found += Fingerprint(total=sum_of(start, labels, rows.shape[1]))
+        hashes = hashes_of(start, labels, rows.shape[1])
+        self._found += Fingerprint(total=int(hashes.sum(dtype=np.uint64)))
+        self._keep(hashes, rows, labels)
         looked_into = np.append(_looked_into(rows.shape[1]), False)  # not for unknown labels
         chosen = np.flatnonzero(looked_into[labels])
         own, labels = rows[chosen, labels[chosen]], labels[chosen]
@@ -96,8 +181,29 @@ class Sampler:
         if self._n_waiting > MOST_WAITING:
             self.result()
 
+    def _keep(self, hashes: Array, rows: Array, labels: IntArray) -> None:
+        """Keep the rows with the smallest hashes."""
+        size, limit = SampleSize.of(rows.shape[1], self._n_rows), self._most_kept
+        if self._n_rows is not None:
+            enough = size.n_rows + 4 * isqrt(size.n_rows)  # by four standard deviations
+            limit = min(limit, 2**64 * enough * size.stride // max(self._n_rows, 1))
+        chosen = np.flatnonzero(hashes <= np.uint64(min(limit, 2**64 - 1)))
+        own = labels[chosen]
+        chosen = chosen[(own % size.stride == 0) & (own < rows.shape[1])]
+        numbers = rows[chosen, :: size.stride]
+        top = numbers.argmax(axis=1)
+        if size.stride > 1:
+            top = np.array([rows[row].argmax() for row in chosen], dtype=np.int64)
+        self._kept.append(RowSample(size, hashes[chosen], labels[chosen], top, numbers))
+        if sum(len(each.keys) for each in self._kept) > 2 * size.n_rows:
+            rest = RowSample.join(self._kept)
+            self._kept, self._most_kept = [rest], int(rest.keys[-1])
+
     def result(self) -> Fingerprint:
         """Return the fingerprint of the blocks so far."""
+        if self._kept:
+            self._found += Fingerprint(rows=RowSample.join(self._kept))
+            self._kept = []
         if self._waiting:
             columns = map(np.concatenate, zip(*self._waiting, strict=True))
             own, some, labels, numbers = columns

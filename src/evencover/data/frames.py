@@ -1,9 +1,10 @@
-"""Read the columns of pandas, polars, Arrow and Dask frames."""
+"""Read pandas, polars and Arrow frames, dictionaries and batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,20 +20,19 @@ from evencover.arrays import (
 from evencover.data.columns import (
     ID_KEYS,
     LABEL_KEYS,
-    LIST_KINDS,
     NAMES_KEY,
     USUAL,
     Column,
+    Contents,
     Keys,
     Kind,
     Layout,
-    are_numbers,
-    are_samples,
+    checked_names,
     choose,
     found_key,
+    integers_are_names,
     matrix_key,
     names_logits,
-    note_left_out,
 )
 from evencover.errors import InputError
 
@@ -63,31 +63,21 @@ def _is_arrow(values: Any) -> bool:
     return type(values).__module__.startswith("pyarrow") and hasattr(values, "schema")
 
 
-def collected(frame: Any) -> Any:
-    """Compute a lazy frame; return others unchanged."""
-    return frame.collect() if _is_polars(frame) and hasattr(frame, "collect") else frame
+def in_memory(frame: Any) -> Any:
+    """Return a pandas frame as it is, others as Arrow tables, which share the memory of polars."""
+    if not _is_polars(frame):
+        return frame
+    return (frame.collect() if hasattr(frame, "collect") else frame).to_arrow()
 
 
 def frame_columns(frame: Any) -> list[Column]:
-    """Return names and kinds of all columns."""
+    """Return names and kinds of all columns of a pandas frame or Arrow table."""
     if _is_arrow(frame):
         return [Column(field.name, arrow_kind(field.type)) for field in frame.schema]
-    if _is_polars(frame):
-        return [Column(name, _polars_kind(kind)) for name, kind in frame.schema.items()]
+    for place, name in enumerate(frame.columns):
+        if name is None or name != name:  # NaN
+            raise InputError(f"{FRAME} must name every column. Got {name} for column {place}.")
     return [Column(str(name), _pandas_kind(frame, i)) for i, name in enumerate(frame.columns)]
-
-
-def _polars_kind(kind: Any) -> Kind:
-    text = str(kind).partition("(")[0]
-    if kind.is_float():
-        return "float"
-    if kind.is_integer():
-        return "integer"
-    if text in ("List", "Array"):
-        return LIST_KINDS.get(_polars_kind(kind.inner), "other")
-    if text == "Boolean":
-        return "flag"
-    return "text" if text in ("String", "Utf8", "Categorical", "Enum") else "other"
 
 
 def _pandas_kind(frame: Any, place: int) -> Kind:
@@ -105,22 +95,17 @@ def _pandas_kind(frame: Any, place: int) -> Kind:
         return "text"
     if not isinstance(first, list | tuple | np.ndarray):
         return "other"
-    found = np.asarray(first).dtype.kind
-    return {"f": "list", "i": "integer list", "u": "integer list"}.get(found, "text list")  # type: ignore[return-value]
+    inner = np.asarray(first).dtype.kind
+    return {"f": "list", "i": "integer list", "u": "integer list"}.get(inner, "text list")  # type: ignore[return-value]
 
 
-def matrix_of(frame: Any, layout: Layout) -> Array:
+def _matrix_of(frame: Any, layout: Layout) -> Array:
     """Read the numbers (N, K), without a copy if the frame stores them together."""
-    places = layout.matrix
+    places = list(layout.numbers)
     if _is_arrow(frame):
         return matrix_from_arrow(frame.select(places), FRAME)
-    is_list = layout.class_names is None and len(places) == 1
-    if _is_polars(frame) and is_list:
-        return matrix_from_arrow(frame[:, places[0]].to_arrow(), FRAME)
-    if is_list:
+    if layout.is_list:
         return to_numpy(frame.iloc[:, places[0]].tolist())
-    if _is_polars(frame):
-        return np.asarray(frame[:, places].to_numpy())
     together = places == list(range(places[0], places[0] + len(places)))
     chosen = frame.iloc[:, places[0] : places[-1] + 1] if together else frame.iloc[:, places]
     values = np.asarray(chosen)
@@ -130,26 +115,22 @@ def matrix_of(frame: Any, layout: Layout) -> Array:
 
 
 def column_of(frame: Any, place: int) -> Array:
-    """Read one column (N,)."""
+    """Read one column (N,) of a pandas frame or Arrow table."""
     if _is_arrow(frame):
         return matrix_from_arrow(frame.column(place), FRAME)
-    if _is_polars(frame):
-        return np.asarray(frame[:, place])
     return np.asarray(frame.iloc[:, place])
 
 
-def ids_of(frame: Any, layout: Layout) -> Array | None:
-    """Return the column of ids, or the index of pandas if it was set and is unique."""
+def _ids_of(frame: Any, layout: Layout) -> Array | None:
+    """Return the column of ids, or the index of pandas."""
     if layout.ids is not None:
-        ids = column_of(frame, layout.ids)
-        return index_ids(ids) if layout.ids_are_index else ids
+        return column_of(frame, layout.ids)
     if _is_arrow(frame):
-        counted = saved_range(frame.schema, frame.num_rows)
-        return None if counted is None else index_ids(counted)
+        return saved_range(frame.schema, frame.num_rows)
     index = getattr(frame, "index", None)
-    if index is None or not _is_pandas(frame) or getattr(index, "nlevels", 1) != 1:
+    if index is None or getattr(index, "nlevels", 1) != 1:
         return None
-    return index_ids(np.asarray(index))
+    return np.asarray(index)
 
 
 def index_of(values: Any) -> Array | None:
@@ -157,46 +138,24 @@ def index_of(values: Any) -> Array | None:
     index = getattr(values, "index", None)
     if index is None or not hasattr(values, "iloc") or not hasattr(index, "tolist"):
         return None
-    found = np.asarray(index)
-    return found if found.dtype.kind in "iu" else np.array([str(each) for each in index.tolist()])
+    array = np.asarray(index)
+    return array if array.dtype.kind in "iu" else np.array([str(value) for value in index.tolist()])
 
 
-def index_ids(index: Array) -> Array | None:
-    """Return the values of an index as ids; None if they count, repeat, or are not ids."""
-    is_text = index.dtype.kind in "UO" and all(isinstance(each, str) for each in index.tolist())
-    if index.dtype.kind not in "iu" and not is_text:
-        return None
-    if not is_text and np.array_equal(index, np.arange(len(index))):
-        return None
-    return index if len(np.unique(index)) == len(index) else None
-
-
-@dataclass(frozen=True)
-class Unpacked:
-    """Rows, and the labels, ids and facts found with them; `facts` are fields of `SourceInfo`."""
-
-    rows: Any
-    labels: Any = None
-    ids: Array | None = None
-    index: Array | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-def unpacked(values: Any, keys: Keys = USUAL) -> Unpacked:
+def unpacked(values: Any, keys: Keys = USUAL) -> Contents:
     """Unpack a frame, a dictionary, a Trainer's output, a pair of rows and labels, or rows."""
     if is_frame(values):
-        return _of_frame(collected(values), keys)
+        return _of_frame(in_memory(values), keys)
     if isinstance(values, Mapping):
         return _of_dictionary(values, keys)
     if is_trainer_output(values):
         rows = values.predictions
         rows = rows[0] if isinstance(rows, tuple | list) else rows  # hidden states follow it
-        return Unpacked(rows, values.label_ids, facts={"logits": True})
+        return Contents(rows, labels=values.label_ids, logits=True)
     rows, labels = rows_and_labels(values)
     if labels is None:
-        return Unpacked(rows)
-    inner = unpacked(rows, keys)
-    return replace(inner, labels=labels, facts={**inner.facts, "numbers_are_names": False})
+        return Contents(rows)
+    return replace(unpacked(rows, keys), labels=labels)
 
 
 def is_trainer_output(values: Any) -> bool:
@@ -212,36 +171,39 @@ def rows_and_labels(block: Any) -> tuple[Any, Any]:
     return block, None
 
 
-def _of_frame(frame: Any, keys: Keys) -> Unpacked:
-    columns = frame_columns(frame)
-    if keys == USUAL and are_samples(column.name for column in columns):
-        raise InputError(
-            f"{FRAME} must have a column of numbers for each class, or one of lists. Got samples "
-            "of lm-eval or details of lighteval; pass the path of their file instead."
-        )
+def _of_frame(frame: Any, keys: Keys) -> Contents:
     index = saved_index(frame.schema) if _is_arrow(frame) else None
+    columns = frame_columns(frame)
     layout = choose(columns, keys, FRAME, index=index)
-    note_left_out(layout, FRAME)
-    facts = {
-        "class_names": layout.class_names,
-        "logits": layout.logits,
-        "used": layout.used(columns),
-        "left_out": layout.left_out,
-        "numbers_are_names": are_numbers(layout.class_names or [""]),
-    }
-    labels = None if layout.label is None else column_of(frame, layout.label)
-    return Unpacked(matrix_of(frame, layout), labels, ids_of(frame, layout), index_of(frame), facts)
+    has_labels = layout.label is not None and keys.read_labels
+    return Contents(
+        _matrix_of(frame, layout),
+        layout.class_names,
+        layout.logits,
+        column_of(frame, layout.label) if has_labels else None,  # type: ignore[arg-type]
+        ids=_ids_of(frame, layout),
+        ids_are_index=layout.ids is None or layout.ids_are_index,
+        index=index_of(frame),
+        integers_are_names=integers_are_names(layout.class_names),
+        columns=layout.columns,
+        shared=layout.shared_columns(columns, keys, partial(column_of, frame)),
+    )
 
 
-def _of_dictionary(batch: Mapping[str, Any], keys: Keys) -> Unpacked:
-    key = matrix_key(batch, "the dictionary", keys)
-    label = found_key(batch, keys.labels, LABEL_KEYS, "the dictionary", "labels_key")
-    ids = found_key(batch, keys.ids, ID_KEYS, "the dictionary", "ids_key")
+def _of_dictionary(batch: Mapping[str, Any], keys: Keys) -> Contents:
+    owner = "the dictionary"
+    key = matrix_key(batch, owner, keys)
+    label = found_key(batch, keys.labels, LABEL_KEYS, owner, "labels_key")
+    ids = found_key(batch, keys.ids, ID_KEYS, owner, "ids_key")
     names = batch.get(NAMES_KEY)
-    names = None if names is None else [str(name) for name in to_numpy(names).tolist()]
-    return Unpacked(
+    if names is not None:
+        names = to_numpy(names).tolist()
+        names = checked_names(names, len(names), f"{NAMES_KEY!r} in {owner}")
+    return Contents(
         batch[key],
-        None if label is None else batch[label],
-        None if ids is None else to_numpy(batch[ids]),
-        facts={"class_names": names, "logits": names_logits(key, batch)},
+        names,
+        names_logits(key, batch),
+        None if label is None or not keys.read_labels else batch[label],
+        ids=None if ids is None else to_numpy(batch[ids]),
+        shared={name: to_numpy(batch[name]) for name in keys.shared & batch.keys() - {key, label}},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,8 +10,8 @@ import numpy as np
 from evencover.arrays import Array, IntArray, to_numpy
 from evencover.data.columns import ID_KEYS, LABEL_KEYS
 from evencover.data.frames import column_of, frame_columns, index_of
-from evencover.data.source import Source
-from evencover.errors import InputError, listed
+from evencover.data.source import Matching, Source
+from evencover.errors import InputError, listed, warn_caller
 from evencover.randomness import row_ids
 from evencover.validation import list_of_labels
 
@@ -22,23 +22,79 @@ class RowValues(NamedTuple):
     values: Any  #: (M,) in any order if they have ids
     ids: Array | None = None  #: (M,) their ids, or the index of a pandas object
     is_index: bool = False  #: whether the ids are an index, which may only count the values
-    place: Callable[[int], str] | None = None  #: describes a value in messages, by its position
+    row_name: Callable[[int], str] | None = None  #: describes a value in messages
+    others: Mapping[str, Array] = {}  #: (M,) columns of their table that may be ids, by name
+    n_columns: int = 1  #: number of columns of their table
 
 
-def join_labels(source: Source, labels: RowValues) -> Source:
-    """Attach labels to the rows of a source; `source.matching` states how they were matched."""
-    values, order, source.matching = match(source, labels, "labels")
-    place = labels.place
-    if order is not None:
-        at: IntArray = order
-        place = None if place is None else lambda row, name=place: name(int(at[row]))
-    source.attach_labels(values, place)
-    source.labels_given = True
-    return source
+def join_labels(source: Source, labels: RowValues, shared: Mapping[str, Array]) -> Source:
+    """Return the source with these labels, and warn of labels in doubt.
+
+    `shared` are columns (N,) of the rows' table. If one of them identifies rows and labels, it
+    becomes the ids of the rows.
+    """
+    have_ids = source.ids is not None and labels.ids is not None and not labels.is_index
+    key = None if have_ids else shared_key(shared, labels.others)
+    if key is not None:
+        source = source.with_ids(shared[key])
+        labels = labels._replace(ids=labels.others[key], is_index=False)
+    values, order, matching = match(source, labels, "labels")
+    matching = matching._replace(key=key)
+    row_name = labels.row_name
+    if order is not None and row_name is not None:
+        positions: IntArray = order
+        name_of_label = row_name
+        row_name = lambda row: name_of_label(int(positions[row]))  # noqa: E731
+    if matching.is_doubtful:
+        warn_caller(matching.sentence)
+    return source.with_labels(values, row_name=row_name, matching=matching)
 
 
-def labels_of_frame(frame: Any, labels_key: str | None, ids_key: str | None) -> RowValues:
-    """Read the labels of a frame, with ids from a column or a pandas index."""
+def shared_key(rows: Mapping[str, Array], labels: Mapping[str, Array]) -> str | None:
+    """Return the name of a column that identifies the rows in both tables; None if there is none.
+
+    Its values are integers or text, differ from each other in each table, and occur in both. A
+    column that counts the rows, 0, 1, 2, ... or 1, 2, 3, ..., identifies nothing. Raise InputError
+    if several columns match rows and labels differently.
+
+    >>> rows = {"path": np.array(["a.png", "b.png"]), "n": np.array([0, 1])}
+    >>> shared_key(rows, {"path": np.array(["b.png", "a.png"]), "n": np.array([0, 1])})
+    'path'
+    """
+    orders: dict[str, IntArray] = {}
+    for name in rows.keys() & labels.keys():
+        keys = [_distinct_keys(table[name]) for table in (rows, labels)]
+        if keys[0] is not None and keys[1] is not None:
+            order = _positions(keys[0], keys[1])
+            if (order >= 0).any():
+                orders[name] = order
+    if len({order.tobytes() for order in orders.values()}) > 1:
+        raise InputError(
+            "Rows and labels must share one column of unique ids. Got "
+            f"{listed(map(repr, sorted(orders)))}, which match them differently; choose one with "
+            "ids_key (--ids-key)."
+        )
+    return min(orders, default=None)
+
+
+def _distinct_keys(values: Array) -> Array | None:
+    """Return values as 64-bit keys; None if they repeat, only count, or are not ids."""
+    if values.ndim != 1 or values.dtype.kind not in "iuUOT":
+        return None
+    try:
+        keys = row_ids(values, len(values))
+    except InputError:
+        return None
+    counts = np.arange(len(keys), dtype=np.uint64)
+    if np.array_equal(keys, counts) or np.array_equal(keys, counts + np.uint64(1)):
+        return None
+    return keys if len(np.unique(keys)) == len(keys) else None
+
+
+def labels_of_frame(
+    frame: Any, labels_key: str | None, ids_key: str | None, shared: Collection[str]
+) -> RowValues:
+    """Read the labels of a frame, with ids from a column or a pandas index, and shared columns."""
     columns = frame_columns(frame)
     names = [column.name for column in columns]
     ids = next((name for name in (ids_key or ID_KEYS[0], *ID_KEYS) if name in names), None)
@@ -50,28 +106,33 @@ def labels_of_frame(frame: Any, labels_key: str | None, ids_key: str | None) -> 
             f"'labels' must have a column {labels_key or 'labels'!r}. Got {listed(names)}; name it "
             "with 'labels_key'."
         )
-    values = column_of(frame, names.index(label))
-    if ids is None:
-        return RowValues(values, index_of(frame), is_index=True)
-    return RowValues(values, column_of(frame, names.index(ids)))
+    id_values = index_of(frame) if ids is None else column_of(frame, names.index(ids))
+    return RowValues(
+        column_of(frame, names.index(label)),
+        id_values,
+        is_index=ids is None,
+        others={name: column_of(frame, names.index(name)) for name in names if name in shared},
+        n_columns=len(names),
+    )
 
 
-def match(source: Source, column: RowValues, what: str) -> tuple[Any, IntArray | None, str | None]:
+def match(source: Source, column: RowValues, what: str) -> tuple[Any, IntArray | None, Matching]:
     """Put the values of a column into the order of the rows.
 
-    Return the values, their positions in the column (None if matched by position), and a message on
-    how rows were matched (None if neither side has ids).
+    Return the values, their positions in the column (None if matched by position), and how rows
+    were matched.
     """
-    ids = _ids_to_match(source, column)
+    ids, n_values = _ids_to_match(source, column), len(list_of_labels(column.values))
+    has_columns = column.n_columns > 1
     if ids is not None:
         order = positions_by_id(ids, column.ids, what)
-        values = list_of_labels(column.values)[order]
-        return values, order, f"{what} matched by id ({len(order):,} rows)."
+        matching = Matching(what, len(order), by_id=True, n_unused=n_values - len(order))
+        return list_of_labels(column.values)[order], order, matching
     has_ids = column.ids is not None and not _counts(column)
-    if has_ids == (source.ids is not None):
-        return column.values, None, None
-    without = source.name if has_ids else f"the {what}"
-    return column.values, None, f"{what} matched by position: no ids in {without}."
+    without = ""
+    if has_ids != (source.ids is not None):
+        without = source.name if has_ids else f"the {what}"
+    return column.values, None, Matching(what, n_values, without=without, has_columns=has_columns)
 
 
 def _ids_to_match(source: Source, column: RowValues) -> Array | None:
@@ -79,7 +140,8 @@ def _ids_to_match(source: Source, column: RowValues) -> Array | None:
 
     An index 0, 1, 2, ... matches only an index of the same numbers in another order.
     """
-    if column.ids is None:
+    index_counts = _counts(RowValues(None, source.index, is_index=True))
+    if column.ids is None or (_counts(column) and index_counts):
         return None
     may_match = (source.index,) if _counts(column) else (source.ids, source.index)
     known = [ids for ids in may_match if ids is not None]
@@ -95,7 +157,7 @@ def _ids_to_match(source: Source, column: RowValues) -> Array | None:
         )
     if found:
         return known[found[0]]
-    if _counts(column) or (source.ids is None and _counts(RowValues(None, source.index, True))):
+    if _counts(column) or (source.ids is None and index_counts):
         return None
     return known[0]
 
@@ -107,9 +169,9 @@ def _counts(column: RowValues) -> bool:
 
 
 def positions_by_id(ids: Any, other_ids: Any, what: str) -> IntArray:
-    """Return the position of each id (N,) among `other_ids`.
+    """Return the position of each id (N,) among `other_ids`, of which some may be unused.
 
-    Raise InputError if an id occurs twice, or if one side lacks ids.
+    Raise InputError if an id occurs twice, or if an id is not among the others.
     """
     ids, other_ids = to_numpy(ids), to_numpy(other_ids)
     mine, theirs = row_ids(ids, len(ids)), row_ids(other_ids, len(other_ids))
@@ -123,22 +185,22 @@ def positions_by_id(ids: Any, other_ids: Any, what: str) -> IntArray:
                 f"Each id must occur once to match {what} by id. Got {len(repeated)} of the "
                 f"{where} with an earlier id, such as {listed(repeated[:3])}."
             )
-    order = np.argsort(theirs)
-    at = np.searchsorted(theirs, mine, sorter=order)
-    found = np.append(order, -1)[at]
-    found[(found >= 0) & (np.append(theirs, 0)[found] != mine)] = -1
-    if len(mine) != len(theirs) or (found < 0).any():
-        unused = np.delete(other_ids, found[found >= 0])
-        lacking = [
-            f"{len(values):,} {which} (such as {listed(values[:3])})"
-            for values, which in (
-                (ids[found < 0], f"rows without {what}"),
-                (unused, f"{what} without a row"),
-            )
-            if len(values)
-        ]
+    positions = _positions(mine, theirs)
+    lacking, unused = ids[positions < 0], np.delete(other_ids, positions[positions >= 0])
+    if len(lacking):
+        more = f" and {len(unused):,} {what} without a row (such as {listed(unused[:3])})"
         raise InputError(
-            f"The {what} must have the ids of the rows. Got {' and '.join(lacking)}; correct the "
-            "ids, or leave them out on one side to match by position."
+            f"Every row must have one of the {what}, by its id. Got {len(lacking):,} rows without "
+            f"{what} (such as {listed(lacking[:3])}){more if len(unused) else ''}; correct the "
+            "ids, or leave these rows out."
         )
-    return found
+    return positions
+
+
+def _positions(keys: Array, others: Array) -> IntArray:
+    """Return the position of each key (N,) among others that differ; -1 if it is not there."""
+    order = np.argsort(others)
+    at = np.searchsorted(others, keys, sorter=order)
+    positions = np.append(order, -1)[at]
+    positions[(positions >= 0) & (np.append(others, np.uint64(0))[positions] != keys)] = -1
+    return positions

@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -145,6 +146,24 @@ def _sorted(locations: Any) -> list[Location]:
     return sorted(locations, key=natural)
 
 
+def absolute(location: Location) -> Location:
+    """Return a path that also holds in a worker with another working directory."""
+    return location.absolute() if isinstance(location, Path) else location
+
+
+@contextmanager
+def local_copy(location: Location) -> Iterator[Path]:
+    """Yield a path on this machine; download a remote file to a temporary one."""
+    if isinstance(location, Path):
+        yield location
+        return
+    system, path = location.system()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, location.name)
+        system.get_file(path, str(copy))
+        yield copy
+
+
 def size_of(location: Location) -> int:
     """Return the size of the file in bytes."""
     if isinstance(location, Path):
@@ -176,6 +195,11 @@ def identity_of(location: Location) -> Identity:
     if stat.S_ISDIR(found.st_mode):
         return _identity_of_store(location, (found.st_ino, found.st_mtime_ns))
     return Identity(found.st_size, found.st_mtime_ns)
+
+
+def file_identity(location: Location, identity: Identity) -> tuple[str, int, int | str]:
+    """Identify a file by its name, or a remote one by its URL, and its content."""
+    return location.name if isinstance(location, Path) else str(location), *identity
 
 
 def reject_changed(location: Location, identity: Identity) -> None:

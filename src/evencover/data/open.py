@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
@@ -14,32 +14,45 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, to_numpy
-from evencover.data.columns import ID_KEYS, LABEL_KEYS, SAVED_INDEX, USUAL, Keys, as_class_names
+from evencover.arrays import Array, IntArray
+from evencover.data.columns import (
+    ID_KEYS,
+    LABEL_KEYS,
+    SAVED_INDEX,
+    USUAL,
+    Contents,
+    Keys,
+    as_class_names,
+    column_from_text,
+    index_ids,
+    is_index_name,
+)
 from evencover.data.formats.arrays import (
     ONLY_ARRAY,
-    ArraysSource,
     OpenArrays,
     array_columns,
     npy_arrays,
     npz_arrays,
+    open_array_file,
     safetensors_arrays,
     torch_arrays,
 )
 from evencover.data.formats.hdf5 import hdf5_arrays
 from evencover.data.formats.tables import (
-    ArrowSource,
-    CsvSource,
-    JsonLinesSource,
-    ParquetSource,
-    TableSource,
-    TextSource,
-    column_from_text,
+    ArrowFile,
+    CsvFile,
+    JsonLinesFile,
+    ParquetFile,
+    TableFile,
+    TextFile,
+    csv_names,
+    open_table,
+    table_columns,
 )
 from evencover.data.formats.zarr import is_zarr, zarr_arrays
 from evencover.data.frames import (
-    collected,
-    index_ids,
+    frame_columns,
+    in_memory,
     index_of,
     is_dask_frame,
     is_frame,
@@ -56,11 +69,18 @@ from evencover.data.location import (
     expand,
     reading,
 )
-from evencover.data.source import ArraySource, IterableSource, PartsSource, Source
+from evencover.data.readers import (
+    CommonClassesReader,
+    ConcatenatedReader,
+    concatenated,
+    read_array,
+    read_stream,
+)
+from evencover.data.source import Classes, Reader, Source
 from evencover.errors import InputError, listed
-from evencover.validation import class_columns
+from evencover.validation import class_columns, whole_number
 
-# Readers by extension. Optional libraries are imported on first use.
+# Formats by extension. Optional libraries are imported on first use.
 ARRAYS: dict[str, OpenArrays] = {
     ".npy": npy_arrays,
     ".npz": npz_arrays,
@@ -71,34 +91,34 @@ ARRAYS: dict[str, OpenArrays] = {
     ".pt": torch_arrays,
     ".pth": torch_arrays,
 }
-TABLES: dict[str, type[TableSource]] = {
-    ".parquet": ParquetSource,
-    ".arrow": ArrowSource,
-    ".feather": ArrowSource,
-    ".csv": CsvSource,
-    ".tsv": CsvSource,
-    ".jsonl": JsonLinesSource,
-    ".ndjson": JsonLinesSource,
+TABLES: dict[str, type[TableFile]] = {
+    ".parquet": ParquetFile,
+    ".arrow": ArrowFile,
+    ".feather": ArrowFile,
+    ".csv": CsvFile,
+    ".tsv": CsvFile,
+    ".jsonl": JsonLinesFile,
+    ".ndjson": JsonLinesFile,
 }
 
 
 AnyPath = str | os.PathLike[str] | RemoteFile
 
 
-def open_file(path: AnyPath, keys: Keys = USUAL) -> Source:
+def open_file(path: AnyPath, keys: Keys = USUAL) -> Contents:
     """Open a file, or the files of a folder or a glob, for reading in blocks."""
     location = as_location(path)
     many = None if is_zarr(location) else expand(location)
     return _open_one(location, keys) if many is None else _open_many(location, many, keys)
 
 
-def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> Source:
-    """Concatenate several files to one source, in the order given."""
-    return PartsSource([open_file(path, keys) for path in paths], ", ".join(map(str, paths[:3])))
+def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> Contents:
+    """Concatenate several files, in the order given."""
+    return concatenated([open_file(path, keys) for path in paths], ", ".join(map(str, paths[:3])))
 
 
-def _reader(location: Location) -> OpenArrays | type[TableSource] | None:
-    """Return the reader of a file by its extension; reject pipes and devices."""
+def _format(location: Location) -> OpenArrays | type[TableFile] | None:
+    """Return the format of a file by its extension; reject pipes and devices."""
     if is_zarr(location):
         return zarr_arrays
     if isinstance(location, Path):
@@ -107,19 +127,19 @@ def _reader(location: Location) -> OpenArrays | type[TableSource] | None:
     return ARRAYS.get(extension) or TABLES.get(extension)
 
 
-def _open_one(location: Location, keys: Keys) -> Source:
-    reader = _reader(location)
-    if reader is None:
+def _open_one(location: Location, keys: Keys) -> Contents:
+    file_format = _format(location)
+    if file_format is None:
         raise InputError(
             f"Cannot read '{location}': its extension must be one of "
             f"{', '.join([*ARRAYS, *TABLES])}. Got {location.suffix.lower() or 'none'!r} instead."
         )
-    if isinstance(reader, type):
-        return reader(location, keys)
-    return ArraysSource(location, reader, keys)
+    if isinstance(file_format, type):
+        return open_table(location, file_format, keys)
+    return open_array_file(location, file_format, keys)
 
 
-def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
+def _open_many(location: Location, files: list[Location], keys: Keys) -> Contents:
     known = sorted([*ARRAYS, *TABLES])
     if location.is_dir():  # skip notes and manifests; a glob is taken as given
         files = [file for file in files if file.suffix.lower() in known]
@@ -131,7 +151,7 @@ def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
             f"Cannot read '{location}': its files must have one format. "
             f"Got {', '.join(extensions)}; choose one with a glob such as '*{extensions[0]}'."
         )
-    return PartsSource([_open_one(file, keys) for file in files], str(location))
+    return concatenated([_open_one(file, keys) for file in files], str(location))
 
 
 def column_from_file(path: AnyPath, key: str = "labels") -> Array:
@@ -143,29 +163,33 @@ def column_from_file(path: AnyPath, key: str = "labels") -> Array:
     return _joined([_typed(_read(file, key)[0], file) for file in _files(as_location(path))])
 
 
-def ids_from_file(path: AnyPath, key: str = "ids") -> Array:
-    """Read one id per row as `column_from_file` does; ids from text files are text."""
-    return _joined([_read(file, key)[0] for file in _files(as_location(path))])
-
-
-def values_for(
-    source: Source, path: AnyPath, key: str = "labels", ids_key: str | None = None
+def labels_of_file(
+    source: Source,
+    path: AnyPath,
+    key: str | None = None,
+    ids_key: str | None = None,
+    shared: Collection[str] = (),
 ) -> RowValues:
-    """Read the labels (or other values) of all rows, with ids if the files have any.
+    """Read the labels of all rows, with ids and `shared` columns if the files have any.
 
     Without ids, each of several files must match the partition at its position.
     """
     files = _files(as_location(path))
-    columns, ids = _columns_and_ids(files, key, ids_key, source.n_rows if len(files) == 1 else None)
-    if (ids is None or source.ids is None) and len(files) > 1 and isinstance(source, PartsSource):
-        source.check_label_files([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
+    n_rows = source.n_rows if len(files) == 1 else None
+    columns, ids = _columns_and_ids(files, key or "labels", ids_key, n_rows)
+    reader = source.reader
+    by_position = ids is None or source.ids is None
+    if by_position and len(files) > 1 and isinstance(reader, ConcatenatedReader):
+        reader.check_label_files([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
     starts = list(accumulate((len(column) for column in columns[:-1]), initial=0))
 
-    def place(row: int) -> str:
+    def row_name(row: int) -> str:
         which = bisect_right(starts, row) - 1
         return f"row {row - starts[which]} of '{files[which]}'"
 
-    return RowValues(_joined(columns), ids, place=place)
+    others = {name: _joined([_column(file, name) for file in files]) for name in shared}
+    n_columns = len(_column_names(files[0]))
+    return RowValues(_joined(columns), ids, row_name=row_name, others=others, n_columns=n_columns)
 
 
 def label_columns(
@@ -234,12 +258,12 @@ def _files(location: Location) -> list[Location]:
 @contextmanager
 def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     """Open the columns or arrays of a file by name; those of text files are text."""
-    reader: Any = _reader(location)
+    file_format = _format(location)
     with reading(location):
-        if hasattr(reader, "columns_of"):
-            yield reader.columns_of(location)
-        elif reader is not None:
-            with array_columns(location, reader) as arrays:
+        if isinstance(file_format, type):
+            yield table_columns(location, file_format)
+        elif file_format is not None:
+            with array_columns(location, file_format) as arrays:
                 yield arrays
         else:
             with location.open("rb") as file:
@@ -266,7 +290,7 @@ def _read(
                 raise InputError(f"'{location}' must have a column {key!r}. Got {listed(columns)}.")
             name = only[0]
         values = columns[name]
-        is_csv = TABLES.get(location.suffix.lower()) is CsvSource
+        is_csv = TABLES.get(location.suffix.lower()) is CsvFile
         if is_csv and list(columns) == [ONLY_ARRAY] and len(values):
             has_heading = values[0] == key or len(values) - 1 == n_rows
             values = values[1:] if has_heading else values
@@ -278,11 +302,24 @@ def _read(
         return values, index_ids(found) if ids == SAVED_INDEX else found
 
 
+def _column(location: Location, name: str) -> Array:
+    with _columns(location) as columns:
+        return columns[name] if name in columns else np.zeros(0, dtype=str)
+
+
+def _column_names(location: Location) -> list[str]:
+    """Return the names of the columns or arrays of a file."""
+    if _format(location) is CsvFile:
+        return csv_names(location, may_be_data=False)[0]
+    with _columns(location) as columns:
+        return list(columns)
+
+
 def _typed(values: Array, location: Location) -> Array:
     """Convert text to integers if all values are, for files without types."""
     extension = location.suffix.lower()
     has_types = extension in ARRAYS or is_zarr(location)
-    has_types = has_types or not issubclass(TABLES.get(extension, TextSource), TextSource)
+    has_types = has_types or not issubclass(TABLES.get(extension, TextFile), TextFile)
     return values if has_types else column_from_text(values.tolist())
 
 
@@ -297,6 +334,8 @@ def as_source(
     labels_key: str | None = None,
     ids_key: str | None = None,
     allow_unknown: bool = False,
+    read_labels: bool = True,
+    classes: Classes | None = None,
 ) -> Source:
     """Open arrays, memory maps, paths or iterables of row blocks as a `Source`.
 
@@ -311,7 +350,8 @@ def as_source(
     labels
         (N,) class indices or class names, or the path of a file with them; replaces labels in the
         input. Labels with ids (a Series with an index, a frame or file with a column of ids) are
-        joined to rows with ids; other labels are in row order.
+        joined to rows with ids. So is a table that shares a column of unique values with that of
+        the rows, such as "path", which then has the ids. Other labels are in row order.
     ids
         (N,) ids in row order; replaces ids in the input.
     class_names
@@ -320,38 +360,85 @@ def as_source(
         Whether the numbers are logits; replaces the input's own statement.
     probabilities_key, labels_key, ids_key
         Names of the numbers, labels and ids in a file, frame or dictionary, if not the usual ones.
-        With one column per class, a glob such as "p_*". `labels_key` also applies to a separate
-        file or frame of labels.
+        With one column per class, a glob such as "p_*", or "!loss" for all columns but one.
+        `labels_key` also applies to a separate file or frame of labels.
     allow_unknown
         Accept labels that are not class names; they become the index `n_classes`.
+    read_labels
+        Whether to read labels that are stored with the rows.
+    classes
+        The classes of a model. Columns with names are put into their order, and they name the
+        classes of labels.
     """
-    apart = isinstance(labels, str | os.PathLike) or is_frame(labels)
-    keys = Keys(probabilities_key, None if apart else labels_key, ids_key, allow_unknown)
-    source = _open(probabilities, keys)
-    if allow_unknown:
-        source.set_info(allow_unknown=True)
+    labels = in_memory(labels) if is_frame(labels) else labels
+    is_table = isinstance(labels, str | os.PathLike) or is_frame(labels)
+    read_labels = read_labels and labels is None
+    keys = Keys(probabilities_key, None if is_table else labels_key, ids_key, read_labels)
+    if is_table and ids is None and ids_key is None:
+        keys = replace(keys, shared=_names_to_share(labels, labels_key))
+    stored_labels, shared = None, dict[str, Array]()
+    if isinstance(probabilities, Source):
+        source = probabilities
+    else:
+        contents = _open(probabilities, keys)
+        source, stored_labels = _source_of(contents), contents.labels
+        shared = dict(contents.shared)
+        if contents.labels_are_cells and stored_labels is not None:
+            stored_labels = column_from_text(stored_labels.tolist())
+    source = replace(source, allow_unknown=source.allow_unknown or allow_unknown)
     if class_names is not None:
         names = as_class_names(class_names, source.n_classes)
-        source.set_info(class_names=names, numbers_are_names=False)
+        source = replace(source, class_names=names, integers_are_names=False)
     if logits is not None:
-        source.set_info(logits=logits)
+        source = replace(source, logits=logits)
     if ids is not None:
-        source = copy(source) if source is probabilities else source
-        source._ids = to_numpy(ids)
+        source = source.with_ids(ids)
+    if classes is not None:
+        source = source.aligned(classes)
     if labels is None:
-        return source
+        return source if stored_labels is None else source.with_labels(stored_labels)
     if isinstance(labels, str | os.PathLike):
-        found = values_for(source, labels, labels_key or "labels", ids_key)
+        values = labels_of_file(source, labels, labels_key, ids_key, shared)
     elif is_frame(labels):
-        found = labels_of_frame(collected(labels), labels_key, ids_key)
+        values = labels_of_frame(labels, labels_key, ids_key, shared)
     else:
-        found = RowValues(labels, index_of(labels), is_index=True)
-    return join_labels(source, found)
+        values = RowValues(labels, index_of(labels), is_index=True)
+    return join_labels(source, values, shared)
 
 
-def _open(probabilities: Any, keys: Keys) -> Source:
-    if isinstance(probabilities, Source):
-        return probabilities
+def _names_to_share(labels: Any, labels_key: str | None) -> frozenset[str]:
+    """Return the columns of a table of labels by which rows may be joined."""
+    if is_frame(labels):
+        names = [column.name for column in frame_columns(labels)]
+    else:
+        names = _column_names(_files(as_location(labels))[0])
+    label = next((name for name in (labels_key, *LABEL_KEYS) if name in names), None)
+    return frozenset(name for name in names if name and name != label and not is_index_name(name))
+
+
+def _source_of(contents: Contents) -> Source:
+    """Build a source without labels."""
+    is_reader = isinstance(contents.rows, Reader)
+    reader: Reader = contents.rows if is_reader else read_array(contents.rows)
+    names, n_classes = contents.class_names, reader.n_classes
+    if names is not None and n_classes not in (0, len(names)):
+        raise InputError(
+            f"{reader.name} must have one name per class. Got {len(names)} for {n_classes}."
+        )
+    source = Source(
+        reader=reader,
+        n_classes=n_classes,
+        class_names=names,
+        logits=contents.logits,
+        index=contents.index,
+        columns=contents.columns,
+        integers_are_names=contents.integers_are_names,
+    )
+    ids = contents.known_ids
+    return source if ids is None else source.with_ids(ids)
+
+
+def _open(probabilities: Any, keys: Keys) -> Contents:
     if isinstance(probabilities, str | os.PathLike):
         return open_file(probabilities, keys)
     if _is_sequence_of_paths(probabilities):
@@ -360,19 +447,14 @@ def _open(probabilities: Any, keys: Keys) -> Source:
         return _open_dask(probabilities, keys)
     is_table = is_frame(probabilities) or isinstance(probabilities, Mapping)
     if is_table or is_trainer_output(probabilities):
-        found = unpacked(probabilities, keys)
-        source = ArraySource(found.rows, **found.facts, allow_unknown=keys.allow_unknown)
-        source._ids, source.index = found.ids, found.index
-        if found.labels is not None:
-            source.attach_labels(found.labels)
-        return source
+        return unpacked(probabilities, keys)
     if isinstance(probabilities, Iterator) or _is_sequence_of_blocks(probabilities):
-        return IterableSource(probabilities)
+        return read_stream(probabilities, keys)
     is_array = hasattr(probabilities, "__array__") or isinstance(probabilities, Sequence)
     is_array = is_array or type(probabilities).__module__.startswith("pyarrow")
     if isinstance(probabilities, Iterable) and not is_array:
-        return IterableSource(probabilities)
-    return ArraySource(probabilities)
+        return read_stream(probabilities, keys)
+    return Contents(probabilities)
 
 
 def _is_sequence_of_paths(values: Any) -> bool:
@@ -389,17 +471,84 @@ def _is_sequence_of_blocks(values: Any) -> bool:
     return getattr(rows, "ndim", 0) == 2 and (labels is None or hasattr(labels, "__len__"))
 
 
-def _open_dask(collection: Any, keys: Keys) -> Source:
+def _open_dask(collection: Any, keys: Keys) -> Contents:
     """Open a Dask array or frame, or a Dask bag of paths."""
     kind = type(collection).__module__
     if is_dask_frame(collection):
-        from evencover.data.formats.dask import dask_frame
+        from evencover.data.formats.dask import open_dask_frame
 
-        return dask_frame(collection, keys)
+        return open_dask_frame(collection, keys)
     if kind.startswith("dask.array"):
-        from evencover.data.formats.dask import DaskArraySource
+        from evencover.data.formats.dask import read_dask_array
 
-        return DaskArraySource(collection)
+        return Contents(read_dask_array(collection))
     if kind.startswith("dask.bag"):
         return open_files(collection.compute(), keys)
     raise InputError(f"Dask data must be an array, a frame or a bag of paths. Got {kind}.")
+
+
+def drop_rare_classes(probabilities: Any, labels: Any = None, *, min_count: int = 250) -> Source:
+    """Drop classes with fewer than `min_count` examples, as if the model did not have them.
+
+    Drop the rows of these classes, renormalize the remaining probabilities (logits need no
+    division), and renumber the remaining classes in the same order.
+
+    Parameters
+    ----------
+    probabilities
+        An (N, K) array-like, the path of a file or a `Source`. Labels are read immediately, rows in
+        blocks whenever the result is read.
+    labels
+        (N,) class indices; optional if the file has labels.
+    min_count
+        Minimum number of examples per class; 250 in Ding et al. (2023).
+
+    Returns
+    -------
+    Source
+        The remaining rows; ``reader.kept_classes`` has the original class indices.
+
+    Examples
+    --------
+    >>> rows = [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]
+    >>> source = drop_rare_classes(rows, [0, 2, 1, 0], min_count=2)
+    Traceback (most recent call last):
+    ...
+    evencover.errors.InputError: At least 2 classes must have 2 examples or more. Got 1 ...
+    >>> source = drop_rare_classes(rows, [0, 2, 2, 0], min_count=2)
+    >>> source.reader.kept_classes.tolist()
+    [0, 2]
+    >>> next(source.blocks()).rows.round(2).tolist()
+    [[0.67, 0.33], [0.5, 0.5], [0.33, 0.67], [0.67, 0.33]]
+    """
+    whole_number(min_count, "min_count", "drop_rare_classes", 1)
+    source = as_source(probabilities, labels)
+    if source.n_rows is None:
+        raise InputError("The rows are read twice. Got an iterator; pass an array or a path.")
+    if source.labels is None:
+        raise InputError(f"Labels are needed. Got none with {source.name}; pass 'labels'.")
+    counts = np.bincount(source.labels, minlength=source.n_classes)
+    kept_classes: IntArray = np.flatnonzero(counts >= min_count)
+    if len(kept_classes) < 2:
+        raise InputError(
+            f"At least 2 classes must have {min_count} examples or more. Got {len(kept_classes)} "
+            f"of {source.n_classes}; use a smaller 'min_count'."
+        )
+    kept_rows = np.flatnonzero(counts[source.labels] >= min_count)
+    names = source.class_names
+    reader = CommonClassesReader(
+        source=source,
+        kept_classes=kept_classes,
+        n_classes=len(kept_classes),
+        n_rows=len(kept_rows),
+        name=source.name,
+    )
+    return Source(
+        reader=reader,
+        n_classes=len(kept_classes),
+        class_names=None if names is None else tuple(names[place] for place in kept_classes),
+        logits=source.logits,
+        labels=np.searchsorted(kept_classes, source.labels[kept_rows]),
+        ids=None if source.ids is None else source.ids[kept_rows],
+        keys=None if source.keys is None else source.keys[kept_rows],
+    )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.data.source import RawBlocks, Source, SourceInfo, rows_per_block, rows_per_part
+from evencover.data.source import RawBlock, Reader, Source, rows_per_block, rows_per_part
 from evencover.randomness import RandomStream, check_random_state, places, random_order
 from evencover.threads import map_on_threads
 from evencover.validation import raise_unknown, real_number
@@ -143,7 +143,7 @@ SLOTS = 64
 EXTRA_SLOT, ORDER_SLOT = SLOTS - 2, SLOTS - 1
 
 
-def load_simulated(name: str, *, scale: float = 1.0, random_state: int = 0) -> SimulatedSource:
+def load_simulated(name: str, *, scale: float = 1.0, random_state: int = 0) -> Source:
     """Simulate one of the paper's score files.
 
     Parameters
@@ -158,8 +158,8 @@ def load_simulated(name: str, *, scale: float = 1.0, random_state: int = 0) -> S
 
     Returns
     -------
-    SimulatedSource
-        A source that can be read any number of times.
+    Source
+        Rows that are computed whenever they are read. ``reader.rows(start, stop)`` computes some.
 
     Notes
     -----
@@ -181,36 +181,41 @@ def load_simulated(name: str, *, scale: float = 1.0, random_state: int = 0) -> S
     """
     if name not in SIMULATED:
         raise_unknown("simulated data set", name, SIMULATED)
-    return SimulatedSource(name, SIMULATED[name], scale=scale, random_state=random_state)
+    return simulate(name, SIMULATED[name], scale=scale, random_state=random_state)
 
 
-class SimulatedSource(Source):
-    """Rows computed on demand; every row is a function of (seed, row id)."""
+def simulate(
+    name: str, parameters: SimulationParameters, *, scale: float = 1.0, random_state: int = 0
+) -> Source:
+    """Simulate data with these parameters; see `load_simulated`."""
+    scale = real_number(scale, "scale", "load_simulated", 0, 1, open_low=True)
+    n_classes = min(parameters.n_classes, max(10, round(scale * parameters.n_classes)))
+    classes = _SimulatedClasses(
+        parameters, n_classes, check_random_state(random_state, "load_simulated")
+    )
+    reader = SimulatedReader(
+        classes=classes,
+        class_of_row=classes.class_of_row(),
+        n_classes=n_classes,
+        n_rows=int(classes.counts.sum()),
+        name=f"simulated {name}",
+    )
+    return Source(reader=reader, n_classes=n_classes).with_labels(reader.class_of_row)
 
-    def __init__(
-        self, name: str, parameters: SimulationParameters, *, scale: float, random_state: int
-    ) -> None:
-        scale = real_number(scale, "scale", "load_simulated", 0, 1, open_low=True)
-        self.parameters = parameters
-        self.random_state = check_random_state(random_state, "load_simulated")
-        n_classes = min(parameters.n_classes, max(10, round(scale * parameters.n_classes)))
-        counts = class_counts(parameters, n_classes)
-        self.info = SourceInfo(n_classes, int(counts.sum()), name=f"simulated {name}")
-        self._place_classes(counts[self._shuffled(0)])
 
-    def _place_classes(self, counts: IntArray) -> None:
-        p, n_classes, n_rows = self.parameters, self.n_classes, int(counts.sum())
-        ids = _slot_ids(n_rows, ORDER_SLOT)
-        order = random_order(self.random_state, RandomStream.SIMULATED_ROWS, ids)
-        self._class_of_row = np.repeat(np.arange(n_classes), counts)[order]
-        self.attach_labels(self._class_of_row)
+class _SimulatedClasses:
+    """Centers, noise and sharpness of the classes: functions of the parameters and the seed."""
 
+    def __init__(self, parameters: SimulationParameters, n_classes: int, random_state: int) -> None:
+        self.parameters, self.random_state, self.n_classes = parameters, random_state, n_classes
+        p = parameters
+        self.counts = class_counts(p, n_classes)[self._shuffled(0)]
         # Stratified: every seed has the same difficulties, assigned to different classes.
         noise = np.exp(p.class_spread * skewed(_normal_scores(n_classes), p.class_skew))
         confidence = np.exp(p.confidence_spread * _normal_scores(n_classes))
-        self._noise = noise[self._shuffled(1)]
-        self._sharpness = p.sharpness * confidence[self._shuffled(2)]
-        self._sharpness *= self._noise**-p.class_awareness
+        self.noise = noise[self._shuffled(1)]
+        self.sharpness = p.sharpness * confidence[self._shuffled(2)]
+        self.sharpness *= self.noise**-p.class_awareness
 
         n_groups = max(2, round(n_classes / p.group_size))
         group = self._shuffled(3) % n_groups
@@ -220,28 +225,61 @@ class SimulatedSource(Source):
         # Fewer classes are easier to separate, so their centers are closer.
         nearer = np.sqrt(np.log(n_classes) / np.log(p.n_classes))
         centers *= nearer * p.separation / np.sqrt(p.dimensions)
-        self._centers = _on_grid(centers, CENTRE_STEP, CENTRE_LIMIT)
+        self.centers = _on_grid(centers, CENTRE_STEP, CENTRE_LIMIT)
         # Less than a step of the products, to avoid ties between classes.
         between_steps = self._shuffled(4) / n_classes * CENTRE_STEP * POINT_STEP
-        self._offsets = (
-            p.prior * np.log(counts / counts.mean())
-            - (self._centers.astype(np.float64) ** 2).sum(axis=1) / 2
+        self.offsets = (
+            p.prior * np.log(self.counts / self.counts.mean())
+            - (self.centers.astype(np.float64) ** 2).sum(axis=1) / 2
             + between_steps
         ).astype(np.float32)
 
+    def class_of_row(self) -> IntArray:
+        """Return the class of every row (N,), in random order."""
+        ids = _slot_ids(int(self.counts.sum()), ORDER_SLOT)
+        order = random_order(self.random_state, RandomStream.SIMULATED_ROWS, ids)
+        return np.repeat(np.arange(self.n_classes), self.counts)[order]
+
+    def _shuffled(self, purpose: int) -> IntArray:
+        """Return a random order of the classes for one purpose."""
+        ids = _slot_ids(self.n_classes, purpose) + np.uint64(1 << 32)
+        return random_order(self.random_state, RandomStream.SIMULATED_CLASSES, ids)
+
+    def _class_normals(self, first: int) -> FloatArray:
+        """Draw standard normal coordinates, one row for each of K classes or groups."""
+        ids = (places(first, first + self.n_classes) * np.uint64(SLOTS))[:, None]
+        return self.normals(
+            RandomStream.SIMULATED_CLASSES,
+            ids + np.arange(self.parameters.dimensions, dtype=np.uint64),
+        )
+
+    def normals(self, use: RandomStream, ids: Array) -> FloatArray:
+        """Scale sums of four 16-bit uniforms: nearly normal, and identical everywhere."""
+        bits = _kernels.random_bits(self.random_state, int(use), ids.ravel())
+        total = bits.view(np.uint16).reshape(*ids.shape, 4).sum(axis=-1, dtype=np.int64)
+        return (total - 2 * (2**16 - 1)) * (np.sqrt(3.0) / 2**16)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SimulatedReader(Reader):
+    """Computes rows; every row is a function of (seed, row id)."""
+
+    classes: _SimulatedClasses
+    class_of_row: IntArray
+
     def rows(self, start: int, stop: int) -> Array:
         """Compute probabilities of rows `start` to `stop` - 1 as float32."""
-        p, classes = self.parameters, self._class_of_row[start:stop]
-        first = self.info.first_row + start
-        ids = places(first, first + len(classes))[:, None] * np.uint64(SLOTS)
+        classes, class_of_row = self.classes, self.class_of_row[start:stop]
+        p, first = classes.parameters, self.first_row + start
+        ids = places(first, first + len(class_of_row))[:, None] * np.uint64(SLOTS)
         slots = np.append(np.arange(p.dimensions), EXTRA_SLOT).astype(np.uint64)
-        normals = self._normals(RandomStream.SIMULATED_ROWS, ids + slots)
+        normals = classes.normals(RandomStream.SIMULATED_ROWS, ids + slots)
         difficulty = np.exp(p.row_spread * skewed(normals[:, -1], p.row_skew))
-        points = normals[:, :-1] * (self._noise[classes] * difficulty)[:, None]
-        points += self._centers[classes]
-        rows = _on_grid(points, POINT_STEP, POINT_LIMIT) @ self._centers.T
-        rows += self._offsets
-        sharpness = self._sharpness[classes] * difficulty**-p.row_awareness
+        points = normals[:, :-1] * (classes.noise[class_of_row] * difficulty)[:, None]
+        points += classes.centers[class_of_row]
+        rows = _on_grid(points, POINT_STEP, POINT_LIMIT) @ classes.centers.T
+        rows += classes.offsets
+        sharpness = classes.sharpness[class_of_row] * difficulty**-p.row_awareness
         rows *= sharpness.astype(np.float32)[:, None]
         rows -= rows.max(axis=1, keepdims=True)
         np.exp(rows, out=rows)
@@ -253,41 +291,21 @@ class SimulatedSource(Source):
         rows /= rows.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
         return rows
 
-    def row_blocks(self) -> RawBlocks:
+    def row_blocks(self) -> Iterator[RawBlock]:
         """Compute blocks ahead on threads."""
         step = rows_per_block(self.n_classes)
-        starts = range(0, len(self._class_of_row), step)
-        for rows in map_on_threads(lambda start: self.rows(start, start + step), starts):
-            yield rows, None
+        starts = range(0, len(self.class_of_row), step)
+        return map(RawBlock, map_on_threads(lambda i: self.rows(i, i + step), starts))
 
-    def split(self) -> list[Source]:
+    def split(self) -> list[Reader]:
         """Split into ranges of rows, which workers compute."""
-        step, parts = rows_per_part(self.n_classes), list[Source]()
-        for start in range(0, len(self._class_of_row), step):
-            classes = self._class_of_row[start : start + step]
-            part = self.cut(start, len(classes))
-            part._class_of_row = classes
-            parts.append(part)
-        return parts
-
-    def _shuffled(self, purpose: int) -> IntArray:
-        """Return a random order of the classes for one purpose."""
-        ids = _slot_ids(self.n_classes, purpose) + np.uint64(1 << 32)
-        return random_order(self.random_state, RandomStream.SIMULATED_CLASSES, ids)
-
-    def _class_normals(self, first: int) -> FloatArray:
-        """Draw standard normal coordinates, one row for each of K classes or groups."""
-        ids = (places(first, first + self.n_classes) * np.uint64(SLOTS))[:, None]
-        return self._normals(
-            RandomStream.SIMULATED_CLASSES,
-            ids + np.arange(self.parameters.dimensions, dtype=np.uint64),
-        )
-
-    def _normals(self, use: RandomStream, ids: Array) -> FloatArray:
-        """Scale sums of four 16-bit uniforms: nearly normal, and identical everywhere."""
-        bits = _kernels.random_bits(self.random_state, int(use), ids.ravel())
-        total = bits.view(np.uint16).reshape(*ids.shape, 4).sum(axis=-1, dtype=np.int64)
-        return (total - 2 * (2**16 - 1)) * (np.sqrt(3.0) / 2**16)
+        step = rows_per_part(self.n_classes)
+        starts = range(0, len(self.class_of_row), step)
+        classes = [self.class_of_row[start : start + step] for start in starts]
+        return [
+            replace(self.cut(start, len(part)), class_of_row=part)
+            for start, part in zip(starts, classes, strict=True)
+        ]
 
 
 def skewed(normal: FloatArray, skew: float) -> FloatArray:

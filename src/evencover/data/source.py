@@ -1,260 +1,25 @@
-"""Sources: streams of row blocks from any input."""
+"""Sources: rows with one column per class, their labels and ids, read in blocks."""
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
-from operator import attrgetter
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from evencover.arrays import Array, IntArray, to_numpy
-from evencover.data.columns import by_rank
-from evencover.data.fingerprint import Fingerprint
-from evencover.data.frames import unpacked
-from evencover.errors import InputError, listed
-from evencover.validation import label_indices, list_of_labels, score_rows, unknown_label
+from evencover.data.columns import ColumnUses
+from evencover.errors import InputError, listed, warn_caller
+from evencover.randomness import row_ids
+from evencover.sizes import at_once
+from evencover.validation import label_indices, labels_are_names, score_rows, unknown_label
 
 # About 16 MB of float32: smaller blocks make threads wait for each other.
-BLOCK_ELEMENTS = 1 << 22
+BLOCK_ELEMENTS = at_once(1 << 22)
 # About 128 MB of float32: the unit of work of one machine.
-PART_ELEMENTS = 1 << 25
-
-RawBlocks = Iterator[tuple[Array, Array | None]]
-
-
-class Block(NamedTuple):
-    """Consecutive rows of the input."""
-
-    start: int  #: index of the first row in the whole input
-    rows: Array  #: (n, K) scores by class
-    labels: IntArray | None  #: (n,) class indices, if any
-    source: Source | None  #: None for rows in memory
-
-    @property
-    def known_labels(self) -> IntArray:
-        """The labels, with an arbitrary class for unknown ones."""
-        assert self.labels is not None
-        return np.minimum(self.labels, self.rows.shape[1] - 1)
-
-    def place(self, row: int) -> str:
-        """Describe a row of this block in messages: its file, and its number there."""
-        if self.source is None:
-            return f"row {self.start + row}"
-        return self.source.place(self.start - self.source.offset + row)
-
-
-@dataclass(frozen=True)
-class SourceInfo:
-    """Facts about an input that are known before reading its rows."""
-
-    n_classes: int
-    n_rows: int | None = None  #: None if unknown before the end
-    class_names: Sequence[str] | None = None
-    logits: bool | None = None  #: whether the rows are logits; None if the input does not state it
-    name: str = "the input"  #: the name in messages
-    has_labels: bool = False  #: whether labels are stored with the rows
-    numbers_are_names: bool = False  #: whether integer labels are class names
-    allow_unknown: bool = False  #: whether labels may be unknown names: index n_classes
-    may_be_ranked: bool = False  #: whether rows may have the top classes by rank, as in top-k files
-    used: Mapping[str, str] = field(default_factory=dict)  #: the use of each column or array
-    left_out: Mapping[str, str] = field(default_factory=dict)  #: why others are not used
-    first_row: int = 0  #: index of the first row in the file; not 0 in a partition of a file
-
-
-def _fact(name: str, doc: str) -> Any:
-    """Make a property that reads a field of `SourceInfo`."""
-    return property(attrgetter(f"info.{name}"), doc=doc)
-
-
-class Source(ABC):
-    """A stream of rows with one column per class."""
-
-    info: SourceInfo  #: replaced by `set_info`
-    location: Any = None  #: the path or URL of the file, if it is one
-    labels: Array | None = None  #: of all rows, if stored apart from the rows
-    labels_given: bool = False  #: whether the labels were given separately
-    labels_by_name: bool = False  #: whether separate labels were class names
-    index: Array | None = None  #: (N,) index of the rows' frame, to join labels with an index
-    matching: str | None = None  #: how labels were matched to rows; None if by position
-    offset: int = 0  #: index of the first row in the whole input
-    ignores_ids: bool = False  #: whether stored ids are not read
-    rows_read: Fingerprint = Fingerprint()  #: of all rows, if the engine was asked for it
-    watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None  #: wraps the blocks
-    unknown: tuple[str, str] | None = None  #: the first label of no class, and its place
-    _ids: Array | None = None
-    _label_place: Callable[[int], str] | None = None
-    _labels_checked: bool = False
-
-    n_classes: int = _fact("n_classes", "Number of classes.")
-    n_rows: int | None = _fact("n_rows", "Number of rows, if known.")
-    class_names: Sequence[str] | None = _fact("class_names", "One name per class, or None.")
-    logits: bool | None = _fact("logits", "Whether the rows are logits; None if unknown.")
-    name: str = _fact("name", "The name in messages.")
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether blocks come with labels."""
-        return self.labels is not None or self.info.has_labels
-
-    @property
-    def ids(self) -> Array | None:
-        """(N,) ids stored with the rows, read on demand."""
-        if self.ignores_ids:
-            return None
-        if self._ids is None:
-            self._ids = self._read_ids()
-        return self._ids
-
-    def set_info(self, **facts: Any) -> None:
-        """Replace facts about the rows.
-
-        Convert separate labels to class indices, unless class names are still unknown. Use the
-        smallest integer type, because partitions carry their labels.
-        """
-        self.info = replace(self.info, **facts)
-        if self.labels is None or self.n_rows is None or self._labels_checked:
-            return
-        if self.class_names is not None or self.labels.dtype.kind not in "UOT":
-            checked = self.check_labels(self.labels, self.n_rows)
-            self.labels = checked.astype(np.min_scalar_type(self.n_classes))
-            self._labels_checked = True
-
-    def _read_ids(self) -> Array | None:
-        return None
-
-    @abstractmethod
-    def row_blocks(self) -> RawBlocks:
-        """Read blocks of rows, with labels if they are stored with the rows."""
-
-    def split(self) -> list[Source] | None:
-        """Split the rows into new sources; None if they cannot be opened elsewhere."""
-        return None
-
-    def parts(self) -> Sequence[Source] | None:
-        """Split the rows into sources that can be pickled and opened on another machine, in order.
-
-        Each has its ``n_rows`` and labels. None for inputs without a file (arrays, iterables).
-        """
-        parts = self.split()
-        start = 0
-        for part in parts or ():
-            part.info = replace(
-                part.info,
-                class_names=self.class_names,
-                logits=self.logits,
-                allow_unknown=self.info.allow_unknown,
-            )
-            part.watch = part._ids = part._label_place = None  # the engine sends the ids
-            if isinstance(part.location, Path):  # a worker may have another working directory
-                part.location = part.location.absolute()
-            assert part.n_rows is not None
-            if self.labels is not None:
-                part.labels = self.labels[start : start + part.n_rows]
-                part._labels_checked = self._labels_checked
-            start += part.n_rows
-        return parts
-
-    def cut(self, start: int, n_rows: int) -> Self:
-        """Copy this source for `n_rows` of its rows, from `start` on."""
-        part = copy(self)
-        first_row = self.info.first_row + start
-        part.info = replace(self.info, n_rows=n_rows, first_row=first_row)
-        return part
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Drop the progress bar, which cannot be pickled."""
-        return {key: value for key, value in self.__dict__.items() if key != "watch"}
-
-    def place(self, row: int) -> str:
-        """Describe a row of this source in messages."""
-        of_file = "" if self.name == SourceInfo.name else f" of {self.name}"
-        return f"row {self.info.first_row + row}{of_file}"
-
-    def attach_labels(self, labels: Any, place: Callable[[int], str] | None = None) -> None:
-        """Use these labels, one per row, instead of any stored with the rows.
-
-        Messages use `place` to describe a row.
-        """
-        self.labels, self._label_place = list_of_labels(labels), place
-        self._labels_checked = False
-        self.labels_by_name = self.labels.dtype.kind in "UOT" or self.info.numbers_are_names
-        self.set_info()
-
-    def check_labels(self, labels: Any, n_rows: int, start: int = 0) -> IntArray:
-        """Convert labels of the rows from `start` on to class indices."""
-        if self._labels_checked and len(labels) == n_rows:
-            return np.asarray(labels, dtype=np.int64)
-        place = self._label_place or self.place
-        found = label_indices(
-            labels,
-            self.class_names,
-            self.n_classes,
-            n_rows,
-            f"'labels' of {self.name}",
-            lambda row: place(start + row),
-            numbers_are_names=self.info.numbers_are_names and not self._labels_checked,
-            allow_unknown=self.info.allow_unknown,
-        )
-        if self.info.allow_unknown and self.unknown is None and (found == self.n_classes).any():
-            row = int(found.argmax())
-            self.unknown = str(to_numpy(labels).ravel()[row]), place(start + row)
-        return found
-
-    def no_known_label(self) -> InputError:
-        """Build the error for rows none of whose labels is among the classes."""
-        if self.unknown is None or self.class_names is None:
-            return InputError(
-                f"Labels must be among the {self.n_classes} classes. Got none that is in "
-                f"{self.name}."
-            )
-        return unknown_label(*self.unknown, self.class_names)
-
-    def blocks(self) -> Iterator[Block]:
-        """Read checked blocks: the right number of columns, and labels that are class indices."""
-        return self._blocks() if self.watch is None else self.watch(self._blocks())
-
-    def _blocks(self) -> Iterator[Block]:
-        start = 0
-        for raw, stored in self.row_blocks():
-            rows = score_rows(raw)
-            if rows.shape[1] != self.n_classes:
-                raise InputError(
-                    f"All rows of {self.name} must have {self.n_classes} classes. "
-                    f"Got {rows.shape[1]} from {self.place(start)} on."
-                )
-            stop = start + len(rows)
-            if start == 0 and self.info.may_be_ranked and _is_ranked(rows):
-                raise by_rank(self.name, f"{len(rows)} rows of {rows.shape[1]} decreasing numbers")
-            labels = stored if self.labels is None else self.labels[start:stop]
-            if labels is not None:
-                labels = self.check_labels(labels, len(rows), start)
-            yield Block(self.offset + start, rows, labels, self)
-            start = stop
-        if start == 0:
-            raise InputError(f"There must be at least one row. Got none in {self.name}.")
-        if self.labels is not None and len(self.labels) != start:
-            raise InputError(
-                "'labels' must have one entry per row. "
-                f"Got {len(self.labels)} labels for {start} rows."
-            )
-
-
-def _is_ranked(rows: Array) -> bool:
-    """Return whether every row decreases; one row does with probability 1 / K!."""
-    return (
-        rows.shape[1] > 2
-        and len(rows) > 4
-        and all(bool((part[:, 1:] <= part[:, :-1]).all()) for part in (rows[:5], rows))
-        and bool((rows[:, 0] > rows[:, -1]).any())
-    )
+PART_ELEMENTS = at_once(1 << 25, 700)
 
 
 def rows_per_block(n_classes: int) -> int:
@@ -267,223 +32,418 @@ def rows_per_part(n_classes: int) -> int:
     return max(1, PART_ELEMENTS // max(1, n_classes))
 
 
-def slices(rows: Array, labels: Array | None = None) -> RawBlocks:
-    """Split a matrix, and its labels, into blocks without a copy."""
+class Block(NamedTuple):
+    """Consecutive rows of the input."""
+
+    start: int  #: index of the first row in the whole input
+    rows: Array  #: (n, K) scores by class
+    labels: IntArray | None = None  #: (n,) class indices, K for unknown names; None without labels
+    ids: Array | None = None  #: (n,) 64-bit keys of the user's ids, if any
+    source: Source | None = None  #: None for rows in memory
+
+    @property
+    def known_labels(self) -> IntArray:
+        """The labels, with an arbitrary class for unknown ones."""
+        assert self.labels is not None
+        return np.minimum(self.labels, self.rows.shape[1] - 1)
+
+    def take(self, rows: slice) -> Block:
+        """Return some of the rows, with their labels and ids."""
+        start = self.start + (rows.start or 0)
+        return Block(
+            start, self.rows[rows], _part(self.labels, rows), _part(self.ids, rows), self.source
+        )
+
+    def row_name(self, row: int) -> str:
+        """Describe a row of this block in messages: its file, and its index there."""
+        if self.source is None:
+            return f"row {self.start + row}"
+        return self.source.reader.row_name(self.start - self.source.offset + row)
+
+
+def _part(column: Array | None, rows: slice) -> Any:
+    return None if column is None else column[rows]
+
+
+class RawBlock(NamedTuple):
+    """Rows as a reader yields them; streams also yield the labels and ids of each block."""
+
+    rows: Array
+    labels: Array | None = None
+    ids: Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader(ABC):
+    """Reads the rows of one input, any number of times unless it is a stream."""
+
+    n_classes: int  #: 0 if unknown, because there are no rows
+    n_rows: int | None  #: None for a stream
+    name: str = "the input"  #: the name in messages
+    first_row: int = 0  #: index of the first row in its file; not 0 in a partition
+    has_labels: bool = False  #: whether each block comes with labels
+    has_ids: bool = False  #: whether each block comes with ids
+
+    @abstractmethod
+    def row_blocks(self) -> Iterator[RawBlock]:
+        """Read the rows, in blocks of at most `rows_per_block`."""
+
+    def split(self) -> Sequence[Reader] | None:
+        """Split the rows into readers that can be pickled; None if workers cannot open them."""
+        return None
+
+    def without_ids(self) -> Reader:
+        """Return a reader whose blocks come without ids."""
+        return self
+
+    def cut(self, start: int, n_rows: int) -> Self:
+        """Copy this reader for `n_rows` of its rows, from `start` on."""
+        return replace(self, first_row=self.first_row + start, n_rows=n_rows)
+
+    def row_name(self, row: int) -> str:
+        """Describe a row in messages."""
+        of_file = "" if self.name == Reader.name else f" of {self.name}"
+        return f"row {self.first_row + row}{of_file}"
+
+    def identity_of_rows(self) -> tuple[Any, ...] | None:
+        """Identify the rows without reading them; None if that is impossible."""
+        return None
+
+
+def slices(
+    rows: Array, labels: Array | None = None, ids: Array | None = None
+) -> Iterator[RawBlock]:
+    """Split a matrix, its labels and its ids into blocks without a copy."""
     step = rows_per_block(rows.shape[1])
     for start in range(0, len(rows), step):
-        stop = start + step
-        yield rows[start:stop], None if labels is None else labels[start:stop]
+        part = slice(start, start + step)
+        yield RawBlock(rows[part], _part(labels, part), _part(ids, part))
 
 
-class ArraySource(Source):
-    """An array or memory map, split into blocks."""
+class Matching(NamedTuple):
+    """How separate values, such as labels, were matched to rows: by id, or by position."""
 
-    def __init__(self, rows: Any, **facts: Any) -> None:
-        self.rows = score_rows(rows)
-        n_rows, n_classes = self.rows.shape
-        self.info = SourceInfo(n_classes, n_rows, **facts)
+    what: str
+    n_rows: int
+    by_id: bool = False
+    key: str | None = None  #: the column that both tables share, if that has the ids
+    n_unused: int = 0  #: values without a row
+    without: str = ""  #: the side without ids, if the other has ids
+    has_columns: bool = False  #: whether the values' table has other columns
 
-    def row_blocks(self) -> RawBlocks:
-        """Split the array."""
-        return slices(self.rows)
+    @property
+    def how(self) -> str:
+        """The matching in a few words."""
+        column = "" if self.key is None else f", the column {self.key!r}"
+        return f"by id{column}" if self.by_id else "by position"
 
+    @property
+    def sentence(self) -> str:
+        """Describe the matching."""
+        verb = "is" if self.n_unused == 1 else "are"
+        unused = f"; {self.n_unused:,} without a row {verb} not used"
+        reason = f": no ids in {self.without}" if self.without else ""
+        if self.has_columns and not self.without:
+            reason = ": the tables share no column of unique ids; name one with ids_key (--ids-key)"
+        end = (unused if self.n_unused else "") if self.by_id else reason
+        return f"{self.what.capitalize()} were matched {self.how} ({self.n_rows:,} rows){end}."
 
-class IterableSource(Source):
-    """Blocks from an iterable, such as the batches of a data loader; read once."""
-
-    def __init__(self, blocks: Iterable[Any]) -> None:
-        stream = iter(blocks)
-        first = next(stream, None)
-        if first is None:
-            raise InputError("There must be at least one block of rows. Got none.")
-        self._stream = itertools.chain([first], stream)
-        found = unpacked(first)
-        self._first_names = found.facts.get("class_names")
-        n_classes, has_labels = score_rows(found.rows).shape[1], found.labels is not None
-        self.info = SourceInfo(n_classes, has_labels=has_labels, **found.facts)
-
-    def row_blocks(self) -> RawBlocks:
-        """Read the blocks; split large ones."""
-        for block in self._stream:
-            found = unpacked(block)
-            rows = score_rows(found.rows)
-            labels = None if found.labels is None else list_of_labels(found.labels)
-            if (labels is not None) != self.info.has_labels and self.labels is None:
-                raise InputError("All blocks must come with labels, or none.")
-            if labels is not None and len(labels) != len(rows):
-                raise InputError(
-                    "'labels' must have one entry per row. "
-                    f"Got {len(labels)} labels for {len(rows)} rows."
-                )
-            names = found.facts.get("class_names")
-            if names is not None and self._first_names != names:
-                raise InputError(f"Blocks must have the same columns. Got {listed(names, 5)}.")
-            yield from slices(rows, labels)
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a user should know: values without a row, or a table matched by position."""
+        return self.n_unused > 0 or (not self.by_id and self.has_columns)
 
 
-def reorder_columns(source: Source, class_names: Sequence[str]) -> Source:
-    """Reorder columns by name; the source must have all names."""
-    whole = ReorderedSource(source, class_names)
-    if not isinstance(source, PartsSource):
-        return whole
-    parts = copy(source)
-    parts.sources = [ReorderedSource(each, class_names) for each in source.sources]
-    parts.info, parts.labels = replace(parts.info, class_names=class_names), whole.labels
-    return parts
+class Classes(NamedTuple):
+    """The classes of a model."""
+
+    n_classes: int
+    names: Sequence[str] | None
 
 
-class ReorderedSource(Source):
-    """A source with classes reordered to match `class_names`.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Source:
+    """Rows with one column per class, and their labels and ids: frozen when opened.
 
-    Labels by name follow their class. Integer labels given separately refer to the new order.
-    Integer labels stored with the rows are ambiguous and rejected.
+    Methods return changed copies.
     """
 
-    def __init__(self, source: Source, class_names: Sequence[str]) -> None:
-        assert source.class_names is not None
-        position = {name: index for index, name in enumerate(source.class_names)}
-        self._source = source
-        self._order = np.array([position[name] for name in class_names])
-        self.info = replace(source.info, class_names=class_names, may_be_ranked=False)
-        self.labels_given, self.labels_by_name = source.labels_given, source.labels_by_name
-        self.index, self.watch, self.location = source.index, source.watch, source.location
-        self._label_place, self._labels_checked = source._label_place, source._labels_checked
-        self.labels, self.unknown = source.labels, source.unknown
-        if source.labels is not None and source.labels.dtype.kind in "iu":
-            if self.labels_by_name:
-                place = np.append(np.argsort(self._order), self.n_classes)  # unknown stay last
-                self.labels = place[source.labels].astype(source.labels.dtype)
-            elif not self.labels_given:
-                raise self._unclear()
+    reader: Reader
+    n_classes: int
+    class_names: tuple[str, ...] | None = None  #: one name per class, or None
+    logits: bool | None = None  #: whether the rows are logits; None if the input does not state it
+    labels: Array | None = None  #: (N,) class indices, n_classes for unknown names; not of streams
+    labels_are_names: bool = False  #: whether the labels were class names, not class indices
+    matching: Matching | None = None  #: how separate labels were matched; None for stored ones
+    ids: Array | None = None  #: (N,) the user's ids as they are written with sets
+    keys: Array | None = None  #: (N,) the ids as 64-bit keys
+    index: Array | None = None  #: (N,) index of the rows' frame, to join labels with an index
+    columns: ColumnUses = field(default_factory=ColumnUses)  #: the use of each column or array
+    column_order: IntArray | None = None  #: (K,) columns of the reader in the order of the classes
+    integers_are_names: bool | None = False  #: whether integer labels are names; None: unclear
+    allow_unknown: bool = False  #: whether labels may be unknown names
+    first_unknown: tuple[str, str] | None = None  #: the first label of no class, and its row
+    offset: int = 0  #: index of the first row in the whole input
+    watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None  #: wraps the blocks
 
-    def _unclear(self) -> InputError:
-        return InputError(
-            f"The labels with {self.name} must be class names, because its columns are in "
-            "another order than the calibration data's. Got numbers; use names, or pass the "
-            "numbers separately (labels=, --labels), in the calibration data's order."
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows; None for a stream, which can be read once."""
+        return self.reader.n_rows
+
+    @property
+    def name(self) -> str:
+        """The name in messages."""
+        return self.reader.name
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether blocks come with labels."""
+        return self.labels is not None or self.reader.has_labels
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether blocks come with ids."""
+        return self.keys is not None or self.reader.has_ids
+
+    @property
+    def how_matched(self) -> str:
+        """How labels were matched to rows, as the end of a sentence."""
+        if self.matching is None:
+            return f"labels come with the rows of {self.name}"
+        return f"labels were matched {self.matching.how}"
+
+    # ---- labels, ids and classes -----------------------------------------------------------------
+
+    def with_ids(self, ids: Any) -> Source:
+        """Use these ids, one per row."""
+        values = to_numpy(ids, "'ids'")
+        keys = row_ids(values, values.size if self.n_rows is None else self.n_rows)
+        return replace(self, ids=values, keys=keys, reader=self.reader.without_ids())
+
+    def without_ids(self) -> Source:
+        """Ignore the ids."""
+        return replace(self, ids=None, keys=None, reader=self.reader.without_ids())
+
+    def with_labels(
+        self,
+        values: Any,
+        *,
+        row_name: Callable[[int], str] | None = None,
+        matching: Matching | None = None,
+    ) -> Source:
+        """Use these labels, one per row: class indices or class names.
+
+        Messages use `row_name` to describe a row. `matching` states how the labels were matched, if
+        they were not stored with the rows.
+        """
+        row_name = row_name or self.reader.row_name
+        changed = replace(self, matching=matching)
+        labels, are_names = changed._class_indices(values, self.n_rows, row_name)
+        unknown = None
+        if self.allow_unknown and (labels == self.n_classes).any():
+            row = int((labels == self.n_classes).argmax())
+            unknown = str(to_numpy(values).ravel()[row]), row_name(row)
+        # Partitions carry their labels, so use the smallest type.
+        labels = labels.astype(np.min_scalar_type(self.n_classes))
+        labels.setflags(write=False)
+        return replace(changed, labels=labels, labels_are_names=are_names, first_unknown=unknown)
+
+    def _class_indices(
+        self, values: Any, n_rows: int | None, row_name: Callable[[int], str]
+    ) -> tuple[IntArray, bool]:
+        """Convert labels to class indices; return whether they were class names."""
+        names, integers_are_names = self.class_names, bool(self.integers_are_names)
+        are_names = labels_are_names(values, names, integers_are_names)
+        if not are_names:
+            self._require_certain_columns()
+        labels = label_indices(
+            values,
+            names,
+            self.n_classes,
+            n_rows,
+            f"'labels' of {self.name}",
+            row_name,
+            numbers_are_names=integers_are_names,
+            allow_unknown=self.allow_unknown,
         )
+        if are_names and self.columns.left_out and (labels == self.n_classes).any():
+            texts = to_numpy(values).ravel()[labels == self.n_classes]
+            lost = sorted({str(text) for text in texts.tolist()} & set(self.columns.left_out))
+            if lost:
+                raise InputError(
+                    f"The column {lost[0]!r} of {self.name} must contain numbers, because it is a "
+                    f"label. It was left out ({self.columns.left_out[lost[0]]})."
+                )
+        return labels, are_names
 
-    def row_blocks(self) -> RawBlocks:
-        """Read the blocks with their columns reordered."""
-        for rows, labels in self._source.row_blocks():
-            if labels is not None and self.labels is None and not self.info.numbers_are_names:
-                labels = to_numpy(labels)
-                if labels.dtype.kind not in "UOT":
-                    raise self._unclear()
-            yield np.asarray(rows)[:, self._order], labels
-
-    def split(self) -> list[Source] | None:
-        """Reorder the partitions of the source."""
-        parts = self._source.parts()
-        if parts is None:
-            return None
-        reordered: list[Source] = []
-        for part in parts:
-            part.labels = None  # replaced by the reordered labels of the whole
-            own = copy(self)
-            own._source, own.labels, own._labels_checked = part, None, False
-            own.location = part.location
-            own.info = replace(
-                self.info, n_rows=part.n_rows, name=part.name, first_row=part.info.first_row
+    def _require_certain_columns(self) -> None:
+        """Raise if labels that count classes depend on a guess about columns, or on their order."""
+        if self.columns.guessed:
+            column = self.columns.guessed[0]
+            raise InputError(
+                f"With labels that are numbers, every column of {self.name} must be certain. Got "
+                f"{column!r}, which was left out ({self.columns.left_out[column]}); name the "
+                f"columns of the classes with probabilities_key (--probabilities-key): a glob such "
+                f"as 'p_*', or '!{column}' for all others."
             )
-            reordered.append(own)
-        return reordered
+        if self.integers_are_names is None:
+            raise InputError(
+                f"The labels of {self.name} must be class names, because some of its columns are "
+                "called by numbers. Got numbers, which may be class indices or these names."
+            )
+        if self.column_order is not None and self.matching is None:
+            raise InputError(
+                f"The labels with {self.name} must be class names, because its columns are in "
+                "another order than the calibration data's. Got numbers; use names, or pass the "
+                "numbers separately (labels=, --labels), in the calibration data's order."
+            )
 
-    def place(self, row: int) -> str:
-        """Describe a row as the source does."""
-        return self._source.place(row)
+    def aligned(self, classes: Classes) -> Source:
+        """Put columns with names into the order of a model's classes.
 
-    def _read_ids(self) -> Array | None:
-        return self._source.ids
+        Labels by name follow their class. Integer labels that were given separately refer to the
+        model's classes; those stored with reordered columns are ambiguous.
+        """
+        source, names = self, classes.names
+        if self.class_names is not None:
+            numbers = [str(number) for number in range(classes.n_classes)]
+            if names is None and set(self.class_names) == set(numbers):
+                names = numbers
+            if names is not None and list(names) != list(self.class_names):
+                source = self._reordered(names)
+        if self.n_classes not in (0, classes.n_classes):
+            raise InputError(
+                f"The input must have the {classes.n_classes} classes of the calibration data. "
+                f"Got {self.n_classes} classes in {self.name}."
+            )
+        names = source.class_names if classes.names is None else tuple(classes.names)
+        return replace(source, n_classes=classes.n_classes, class_names=names)
 
-
-class PartsSource(Source):
-    """Sources with the same classes, concatenated."""
-
-    def __init__(self, sources: Sequence[Source], name: str) -> None:
-        self.sources = [source for source in sources if source.n_rows != 0] or list(sources[:1])
-        first = self.sources[0]
-        for other in self.sources[1:]:
-            _reject_mixture(first, other)
-        self._starts = list(accumulate((s.n_rows or 0 for s in self.sources), initial=0))
-        self.info = replace(
-            first.info,
-            n_rows=self._starts[-1],
-            name=f"'{name}'",
-            has_labels=first.has_labels,
-            numbers_are_names=False,  # each file checks its labels
+    def _reordered(self, names: Sequence[str]) -> Source:
+        assert self.class_names is not None
+        position = {name: column for column, name in enumerate(self.class_names)}
+        unknown = [name for name in self.class_names if name not in set(names)]
+        missing = [name for name in names if name not in position]
+        if missing or unknown:
+            problems = [f"no {listed(map(repr, missing), 3)}"] * bool(missing)
+            problems += [f"the unknown {listed(map(repr, unknown), 3)}"] * bool(unknown)
+            raise InputError(
+                f"The classes of {self.name} must be the {len(names)} of the calibration data, by "
+                f"name. Got {' and '.join(problems)}; rename the columns, or pass the numbers "
+                "without names if their order is the same."
+            )
+        separate = self.matching is not None
+        counting = "; labels that are numbers count in that order" if separate else ""
+        warn_caller(
+            f"The columns of {self.name} were put into the order of the calibration data{counting}."
         )
+        order = np.array([position[name] for name in names])
+        columns = order if self.column_order is None else self.column_order[order]
+        changed = replace(self, column_order=columns, class_names=tuple(names))
+        if self.labels is None or (separate and not self.labels_are_names):
+            return changed
+        if not self.labels_are_names:
+            changed._require_certain_columns()
+        new_index = np.append(np.argsort(order), self.n_classes)  # unknown stay unknown
+        return replace(changed, labels=new_index[self.labels].astype(self.labels.dtype))
 
-    def row_blocks(self) -> RawBlocks:
-        """Read the blocks of each file."""
-        for source in self.sources:
-            start = 0
-            for rows, stored in source.row_blocks():
-                stop = start + len(rows)
-                labels = stored if source.labels is None else source.labels[start:stop]
-                if labels is not None and source.info.numbers_are_names:
-                    labels = source.check_labels(labels, len(rows), start)
-                yield rows, labels
-                start = stop
+    def no_known_label(self) -> InputError:
+        """Build the error for rows none of whose labels is among the classes."""
+        if self.first_unknown is None or self.class_names is None:
+            return InputError(
+                f"Labels must be among the {self.n_classes} classes. Got none that is in "
+                f"{self.name}."
+            )
+        return unknown_label(*self.first_unknown, self.class_names)
 
-    def check_labels(self, labels: Any, n_rows: int, start: int = 0) -> IntArray:
-        """Turn labels into class indices, unless the file that they came with has done so."""
-        own = self.sources[min(bisect_right(self._starts, start), len(self.sources)) - 1]
-        if self.labels is None and (own._labels_checked or own.info.numbers_are_names):
-            self.unknown = self.unknown or own.unknown
-            return np.asarray(labels, dtype=np.int64)
-        return super().check_labels(labels, n_rows, start)
+    # ---- reading ---------------------------------------------------------------------------------
 
-    def _read_ids(self) -> Array | None:
-        found = [source.ids for source in self.sources]
-        known = [ids for ids in found if ids is not None]
-        return np.concatenate(known) if len(known) == len(found) else None
+    def blocks(self) -> Iterator[Block]:
+        """Read checked blocks; an input without rows is one empty block."""
+        return self._blocks() if self.watch is None else self.watch(self._blocks())
 
-    def split(self) -> list[Source]:
-        """Split each file."""
-        parts: list[Source] = []
-        for source in self.sources:
-            parts += source.parts() or [copy(source)]
+    def _blocks(self) -> Iterator[Block]:
+        start = 0
+        for raw in self.reader.row_blocks():
+            rows = score_rows(raw.rows)
+            if rows.shape[1] != self.n_classes:
+                raise InputError(
+                    f"All rows of {self.name} must have {self.n_classes} classes. "
+                    f"Got {rows.shape[1]} from {self.reader.row_name(start)} on."
+                )
+            if self.column_order is not None:
+                rows = rows[:, self.column_order]
+            part = slice(start, start + len(rows))
+            self._require_one_per_row(part.stop)
+            labels, ids = self._labels_of(raw, part), self._keys_of(raw, part)
+            yield Block(self.offset + start, rows, labels, ids, self)
+            start = part.stop
+        if start == 0:
+            labels = np.zeros(0, dtype=np.int64) if self.has_labels else None
+            no_rows = np.zeros((0, self.n_classes), dtype=np.float32)
+            yield Block(self.offset, no_rows, labels, self.keys, self)
+        self._require_one_per_row(start, is_end=True)
+        if self.n_rows not in (None, start):
+            raise InputError(
+                f"{self.name} must have the {self.n_rows} rows it had when it was opened. "
+                f"Got {start}; it has changed since."
+            )
+
+    def _require_one_per_row(self, n_rows: int, *, is_end: bool = False) -> None:
+        for name, column in (("labels", self.labels), ("ids", self.keys)):
+            if column is not None and (len(column) < n_rows or (is_end and len(column) > n_rows)):
+                raise InputError(
+                    f"'{name}' must have one entry per row. Got {len(column)} {name} for {n_rows} "
+                    "rows."
+                )
+
+    def _labels_of(self, raw: RawBlock, rows: slice) -> IntArray | None:
+        if self.labels is not None:
+            return self.labels[rows].astype(np.int64)
+        if not self.reader.has_labels:
+            return None
+
+        def row_name(row: int) -> str:
+            return self.reader.row_name(rows.start + row)
+
+        return self._class_indices(raw.labels, rows.stop - rows.start, row_name)[0]
+
+    def _keys_of(self, raw: RawBlock, rows: slice) -> Array | None:
+        if self.keys is not None:
+            return self.keys[rows]
+        return row_ids(raw.ids, rows.stop - rows.start) if self.reader.has_ids else None
+
+    def parts(self) -> list[Source] | None:
+        """Split into sources that can be pickled and read on another machine, in order.
+
+        None for inputs without a file (arrays, iterables).
+        """
+        readers = self.reader.split()
+        if readers is None:
+            return None
+        parts, start = list[Source](), 0
+        for reader in readers:
+            assert reader.n_rows is not None
+            rows = slice(start, start + reader.n_rows)
+            parts.append(self._part(reader, rows))
+            start = rows.stop
         return parts
 
-    def check_label_files(self, columns: Sequence[tuple[str, int]]) -> None:
-        """Check that files of labels, (name, rows) each, match the partitions one by one."""
-        columns = [column for column in columns if column[1]]  # empty partitions are skipped, too
-        for source, (name, n_rows) in zip(self.sources, columns, strict=False):
-            if source.n_rows != n_rows:
-                raise InputError(
-                    f"Every file of labels must match the data file at its position. Got {n_rows} "
-                    f"labels in {name} for {source.n_rows} rows in {source.name}."
-                )
-        if len(columns) != len(self.sources):
-            raise InputError(
-                "There must be a file of labels for each data file, or one for all. "
-                f"Got {len(columns)} files of labels for {len(self.sources)} files of {self.name}."
-            )
+    def part_of_block(self, block: Block, reader: Reader) -> Source:
+        """Return a source for rows of a block that `reader` holds."""
+        first = block.start - self.offset
+        part = self._part(reader, slice(first, first + len(block.rows)))
+        return replace(part, labels=block.labels, keys=block.ids, column_order=None)
 
-    def place(self, row: int) -> str:
-        """Describe a row by its file and its index there."""
-        which = min(bisect_right(self._starts, row), len(self.sources)) - 1
-        return self.sources[which].place(row - self._starts[which])
-
-
-def _reject_mixture(first: Source, other: Source) -> None:
-    """Check that two files have the same classes, and that both or neither have labels."""
-    names, others = list(first.class_names or ()), list(other.class_names or ())
-    if other.n_classes != first.n_classes:
-        mine, theirs = f"{other.n_classes} classes", f"{first.n_classes} classes"
-    elif other.has_labels != first.has_labels:
-        mine, theirs = ("labels" if each.has_labels else "no labels" for each in (other, first))
-    elif bool(names) != bool(others):
-        mine, theirs = ("class names" if each else "no class names" for each in (others, names))
-    elif names != others:
-        index = next(i for i in range(len(names)) if names[i] != others[i])
-        mine, theirs = f"{others[index]!r} as class {index}", f"{names[index]!r}"
-    elif other.logits != first.logits:
-        mine, theirs = ("logits" if each.logits else "probabilities" for each in (other, first))
-    else:
-        return
-    raise InputError(
-        f"All files must have the same classes, and labels in all or none. "
-        f"Got {mine} in {other.name}, and {theirs} in {first.name}."
-    )
+    def _part(self, reader: Reader, rows: slice) -> Source:
+        return replace(
+            self,
+            reader=reader,
+            labels=_part(self.labels, rows),
+            ids=_part(self.ids, rows),
+            keys=_part(self.keys, rows),
+            index=None,
+            offset=self.offset + rows.start,
+            watch=None,
+        )

@@ -7,13 +7,13 @@ workers without this package.
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
@@ -163,12 +163,12 @@ class DaskWorkers(Workers):
 
     def _with_chunk(self, argument: Any) -> Any:
         """Build a partition of a Dask array on the worker that has its chunk."""
-        source: Any = getattr(argument, "source", None)
-        if not hasattr(getattr(source, "chunk", None), "compute"):
+        reader: Any = getattr(argument, "reader", None)
+        if not hasattr(getattr(reader, "chunk", None), "compute"):
             return argument
-        chunk, bare = self.executor.compute(source.chunk), copy.copy(source)
-        bare.chunk = None
-        return self.executor.submit(_with_rows, argument._replace(source=bare), chunk, pure=False)
+        chunk = self.executor.compute(reader.chunk)
+        bare = replace(argument, reader=replace(reader, chunk=None))
+        return self.executor.submit(_with_rows, bare, chunk, pure=False)
 
     def n_under_way(self) -> int:
         """Return enough tasks for all workers, and for some that may join later."""
@@ -254,9 +254,7 @@ def _itself(function: Item) -> Item:
 
 
 def _with_rows(part: Any, rows: Any) -> Any:
-    source = copy.copy(part.source)
-    source.chunk = rows
-    return part._replace(source=source)
+    return replace(part, reader=replace(part.reader, chunk=rows))
 
 
 def _merge(merge: Callable[[Iterable[Result]], Result], *results: Result) -> Result:

@@ -156,6 +156,7 @@ class ClassView(NamedTuple):
     test_rows: int
     calibration_rows: int | None
     threshold: float | None
+    guarantee: float | None
     cluster: int | None
     confused_with: tuple[tuple[int, int], ...]
 
@@ -216,6 +217,7 @@ class CoverageReport(CoverageMetrics):
     Gaps are in percentage points, as in the paper. ``alpha`` is the target miscoverage; where
     classes have their own, ``class_alpha`` (K,), it is the mean over the test rows. `to_dict` lists
     every number. ``data_warnings`` are signs that the examples differ from the calibration set.
+    ``labels_fit`` is False if the labels do not belong to the rows; coverage has no meaning then.
     """
 
     alpha: float
@@ -226,12 +228,14 @@ class CoverageReport(CoverageMetrics):
     calibration_counts: IntArray | None = None
     cluster_of_class: IntArray | None = None
     thresholds: FloatArray | None = None
+    guarantees: FloatArray | None = None
     confusions: Confusions | None = None
     size_sums: IntArray | None = None
     class_alpha: FloatArray | None = None
     n_unknown: int = 0
     at_top: CoverageReport | None = None
     data_warnings: tuple[str, ...] = ()
+    labels_fit: bool = True
 
     @classmethod
     def from_tally(cls, tally: Tally, alpha: Any, **about_classes: Any) -> CoverageReport:
@@ -323,6 +327,7 @@ class CoverageReport(CoverageMetrics):
             test_rows=int(self.class_counts[index]),
             calibration_rows=own(self.calibration_counts),
             threshold=own(self.thresholds),
+            guarantee=own(self.guarantees),
             cluster=own(self.cluster_of_class),
             confused_with=() if self.confusions is None else tuple(self.confusions.of_class(index)),
         )
@@ -357,10 +362,14 @@ class CoverageReport(CoverageMetrics):
                 **{name: or_none(value) for name, value in cut.metrics().items()},
                 "class_coverage": [or_none(value) for value in cut.class_coverage.tolist()],
             }
+        if not self.labels_fit:
+            result["labels_fit"] = False
         if self.data_warnings:
             result["data_warnings"] = list(self.data_warnings)
         if self.cluster_of_class is not None:
             result["by_cluster"] = [group._asdict() for group in self.by_cluster()]
+        if self.guarantees is not None:
+            result["guarantees"] = self.guarantees.tolist()
         if self.calibration_counts is not None:
             result["calibration_counts"] = self.calibration_counts.tolist()
             result["by_calibration_count"] = [g._asdict() for g in self.by_calibration_count()]
@@ -381,6 +390,7 @@ class CoverageReport(CoverageMetrics):
             "coverage_high": self.class_coverage_interval[:, 1],
             "name": self.class_names,
             "calibration_rows": self.calibration_counts,
+            "guaranteed": self.guarantees,
             "cluster": self.cluster_of_class,
             "likely_below": self.likely_below,
             "coverage_at_top": None if self.at_top is None else self.at_top.class_coverage,
@@ -394,6 +404,8 @@ class CoverageReport(CoverageMetrics):
             for metric in shown_in("report")
         ]
         rows.append(("likely below", str(int(self.likely_below.sum())), self._name_below()))
+        if not self.labels_fit:
+            rows.insert(0, ("labels", "no fit", "coverage has no meaning: see data_warnings"))
         few, missing = int(self.too_few_to_judge.sum()), self.n_classes - self.n_classes_evaluated
         if few:
             rows.append(("not judged", str(few), "classes with too few test rows to be named"))

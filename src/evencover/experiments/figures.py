@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import FloatArray
 from evencover.errors import InputError
-from evencover.evaluation.metrics import find_metric, shown_in
-from evencover.experiments.results import Results, coverage_of, method_title
-from evencover.output.atomic import atomic_path
-from evencover.output.writers import make_folder
+from evencover.evaluation.metrics import Metric, find_metric, shown_in
+from evencover.experiments.results import Results, coverage_of
+from evencover.output.atomic import atomic_path, check_output
+from evencover.output.folders import make_folder
 from evencover.plotting import BLUE, GRAY, ORANGE, new_axes
 from evencover.validation import raise_unknown
 
@@ -23,21 +22,34 @@ LOOKS = {"standard": (BLUE, "s"), "classwise": (ORANGE, "^"), "clustered": (GREE
 OTHER_LOOKS = [(PURPLE, "D"), (SKY, "v"), (YELLOW, "P"), ("#000000", "X"), (GRAY, "*")]
 EXTENSIONS = ("png", "svg", "pdf")
 N_CLASSES_SHOWN = 12
+LEGEND_COLUMN = 2.2  # inches
 
 
-def write_figures(results: Results, folder: str | Path, extension: str = "png") -> list[Path]:
-    """Draw all figures of a study except heat maps; return their paths."""
+def write_figures(
+    results: Results, folder: str | Path, extension: str = "png", *, force: bool = False
+) -> list[Path]:
+    """Draw all figures of a study; return their paths.
+
+    There are heat maps of CovGap if the grid varies gamma and M of CLUSTERED.
+    """
     figures: dict[str, Any] = {}
     for dataset in dict.fromkeys(row["dataset"] for row in results.records):
-        for exact in (False, True):
-            name = f"{dataset}-randomized" if exact else dataset
-            figures[name] = draw_curves(results, dataset, exact=exact)
+        figures[dataset] = draw_curves(results, dataset)
+        figures[f"{dataset}-randomized"] = draw_curves(results, dataset, exact=True)
         figures[f"{dataset}-classes"] = draw_classes(results, dataset)
-    return _write(figures, folder, extension)
+    tuned = [row for row in results.records if _is_tuned(row)]
+    for dataset, score in dict.fromkeys((row["dataset"], row["score"]) for row in tuned):
+        figures[f"{dataset}-{score}-covgap-heatmap"] = draw_heatmap(results, dataset, score)
+    return _write(figures, folder, extension, force=force)
 
 
 def write_heatmaps(
-    results: Results, folder: str | Path, extension: str = "png", metric: str = "covgap"
+    results: Results,
+    folder: str | Path,
+    extension: str = "png",
+    metric: str = "covgap",
+    *,
+    force: bool = False,
 ) -> list[Path]:
     """Draw one heat map per data set and score; return their paths."""
     pairs = dict.fromkeys((row["dataset"], row["score"]) for row in results.records)
@@ -45,7 +57,7 @@ def write_heatmaps(
         f"{dataset}-{score}-{metric}-heatmap": draw_heatmap(results, dataset, score, metric)
         for dataset, score in pairs
     }
-    return _write(figures, folder, extension)
+    return _write(figures, folder, extension, force=force)
 
 
 def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
@@ -58,81 +70,81 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
     if not rows:
         return None
     scores = list(dict.fromkeys(row["score"] for row in rows))
-    methods, others = dict.fromkeys(map(method_title, rows)), cycle(OTHER_LOOKS)
-    looks = {name: LOOKS.get(name.lower()) or next(others) for name in methods}
-    metrics = shown_in("study")
+    others, metrics = cycle(OTHER_LOOKS), shown_in("study")
+    titles = dict.fromkeys(row["title"] for row in rows)
+    looks = {title: LOOKS.get(title.lower()) or next(others) for title in titles}
     size = (3.1 * len(scores) + 0.9, 2.35 * len(metrics) + 0.9)
     figure, grid = _new_figure(len(metrics), len(scores), size, sharex=True)
-    for i, metric in enumerate(metrics):
-        for j, score in enumerate(scores):
-            ax = grid[i][j]
-            for method, (color, marker) in looks.items():
-                own = [row for row in rows if row["score"] == score and method_title(row) == method]
-                n_avg = [row["n_avg"] for row in own]
-                mean = np.array([row[metric.name] for row in own])
-                error = 1.96 * np.array([row[f"{metric.name}_se"] or 0.0 for row in own])
-                low = mean - error
-                if metric.unit == "classes":
-                    low = np.maximum(low, 1e-3 * mean)  # avoids 0 on a log scale
-                curve = {"marker": marker, "markersize": 4, "linewidth": 1.4, "label": method}
-                ax.plot(n_avg, mean, color=color, **curve)
-                ax.fill_between(n_avg, low, mean + error, color=color, alpha=0.2, linewidth=0)
-            if metric.name == "covgap":
-                floor = {r["n_avg"]: r["covgap_noise_floor"] for r in rows if r["score"] == score}
-                line = {"color": GRAY, "linestyle": "--", "linewidth": 1}
-                ax.plot(*np.array(sorted(floor.items())).T, **line, label="noise floor of CovGap")
-            if metric.unit == "classes":
-                _use_log_scale(ax)
-            else:
-                ax.set_ylim(bottom=0)
-            ax.grid(True, color="#E5E5E5", linewidth=0.7)
-            ax.set_axisbelow(True)
-            ax.spines[["top", "right"]].set_visible(False)
-            ax.set(title="" if i else score, ylabel="" if j else metric.title)
-            if i == len(metrics) - 1:
-                ax.set_xlabel("calibration rows per class")
+    for axes, metric in zip(grid, metrics, strict=True):
+        axes[0].set_ylabel(metric.title)
+        for ax, score in zip(axes, scores, strict=True):
+            _draw_metric(ax, [row for row in rows if row["score"] == score], metric, looks)
+    for ax, score in zip(grid[0], scores, strict=True):
+        ax.set_title(score)
+    for ax in grid[-1]:
+        ax.set_xlabel("calibration examples per class")
     handles, labels = grid[0][0].get_legend_handles_labels()
-    place = {"loc": "outside lower center", "ncols": min(len(labels), 5)}
-    figure.legend(handles, labels, frameon=False, **place)
+    columns = max(1, min(len(labels), int(size[0] / LEGEND_COLUMN)))
+    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=columns)
     kind = ", randomized for exact coverage" if exact else ""
-    figure.suptitle(f"{_title(rows[0])}{kind} (mean ± 1.96 SE, alpha = {rows[0]['alpha']:g})")
+    level = f", alpha = {rows[0]['alpha']:g}" if "alpha" not in rows[0]["title"] else ""
+    figure.suptitle(f"{_title(rows[0])}{kind} (mean ± 1.96 SE{level})")
     return figure
 
 
-def _use_log_scale(ax: Any) -> None:
-    from matplotlib.ticker import LogLocator, ScalarFormatter
+def _draw_metric(
+    ax: Any, rows: list[dict[str, Any]], metric: Metric, looks: dict[str, tuple[str, str]]
+) -> None:
+    for title, (color, marker) in looks.items():
+        curve = [row for row in rows if row["title"] == title]
+        n_avg = [row["n_avg"] for row in curve]
+        mean = np.array([row[metric.name] for row in curve])
+        error = 1.96 * np.array([row[f"{metric.name}_se"] or 0.0 for row in curve])
+        low = mean - error
+        if metric.unit == "classes":
+            low = np.maximum(low, 1e-3 * mean)  # avoids 0 on a log scale
+        style = {"marker": marker, "markersize": 4, "linewidth": 1.4, "label": title}
+        ax.plot(n_avg, mean, color=color, **style)
+        ax.fill_between(n_avg, low, mean + error, color=color, alpha=0.2, linewidth=0)
+    if metric.name == "covgap":
+        floor = sorted({row["n_avg"]: row["covgap_noise_floor"] for row in rows}.items())
+        line = {"color": GRAY, "linestyle": "--", "linewidth": 1}
+        ax.plot(*np.array(floor).T, **line, label="noise floor of CovGap")
+    if metric.unit == "classes":
+        from matplotlib.ticker import LogLocator, ScalarFormatter
 
-    ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.yaxis.set_major_formatter(ScalarFormatter())
-    ax.yaxis.set_minor_locator(LogLocator(subs=()))
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter(ScalarFormatter())
+        ax.yaxis.set_minor_locator(LogLocator(subs=()))
+    else:
+        ax.set_ylim(bottom=0)
+    ax.grid(True, color="#E5E5E5", linewidth=0.7)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covgap") -> Any:
     """Draw a metric of CLUSTERED for every gamma and M, one panel per n_avg."""
+    from matplotlib.patches import Rectangle
+
     shown = find_metric(metric, "study")
-    rows = [
-        row
-        for row in results.summary()
-        if row["dataset"] == dataset and row["score"] == score and _is_tuned(row)
-    ]
+    rows = [r for r in results.summary() if (r["dataset"], r["score"]) == (dataset, score)]
+    rows = [row for row in rows if _is_tuned(row) and not row["exact"]]
     if not rows:
         raise InputError(
             f"The results for {dataset} have no gamma x M grid to draw; run a grid with the keys "
             "'gamma' and 'n_clusters', such as 'heatmap'."
         )
-    rows = [row for row in rows if not row["exact"]] or rows
+    rows = [row for row in rows if row["alpha"] == rows[0]["alpha"]]
     sizes = sorted({row["n_avg"] for row in rows})
     gammas, numbers = sorted({row["gamma"] for row in rows}), sorted({row["M"] for row in rows})
     panels = np.full((len(sizes), len(gammas), len(numbers)), np.nan)
     for row in rows:
-        place = sizes.index(row["n_avg"]), gammas.index(row["gamma"]), numbers.index(row["M"])
-        panels[place] = row[metric]
-    width = 0.48 * len(numbers) + 0.7
-    size = (width * len(sizes) + 1.2, 0.42 * len(gammas) + 1.5)
-    figure, grid = _new_figure(1, len(sizes), size, sharey=True)
-    from matplotlib.patches import Rectangle
-
+        cell = sizes.index(row["n_avg"]), gammas.index(row["gamma"]), numbers.index(row["M"])
+        panels[cell] = row[metric]
+    width = (0.48 * len(numbers) + 0.7) * len(sizes) + 1.2
+    figure, grid = _new_figure(1, len(sizes), (width, 0.42 * len(gammas) + 1.5), sharey=True)
     low, high = np.nanmin(panels), np.nanmax(panels)
     for ax, n, panel in zip(grid[0], sizes, panels, strict=True):
         shades = {"cmap": "viridis_r", "vmin": low, "vmax": high}
@@ -161,67 +173,40 @@ def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covg
 def draw_classes(results: Results, dataset: str, method: str = "standard") -> Any:
     """Draw the most under- and overcovered classes of a method, for every score.
 
-    Coverage is over all repetitions at the largest n_avg. The lower panel shows its distribution
-    over all classes. Returns a figure, or None if the study lacks the method.
+    Coverage is over all repetitions at the largest n_avg. Returns a figure, or None if the study
+    lacks the method.
     """
-    rows = [
-        row
-        for row in results.classes
-        if (row["dataset"], row["method"], row["exact"]) == (dataset, method, False)
-    ]
+    wanted = (dataset, method, False)
+    rows = [r for r in results.classes if (r["dataset"], r["method"], r["exact"]) == wanted]
     if not rows:
         return None
-    n_avg = max(row["n_avg"] for row in rows)
-    rows = [row for row in rows if row["n_avg"] == n_avg]
-    target = 1 - results.records[0]["alpha"]
-    names = results.class_names.get(dataset)
-    size = (3.6 * len(rows) + 0.6, 0.2 * 2 * N_CLASSES_SHOWN + 3.2)
-    figure, grid = _new_figure(2, len(rows), size, height_ratios=[2.6, 1])
-    for j, row in enumerate(rows):
-        coverage = coverage_of(row)
-        _draw_extremes(grid[0][j], coverage, target, names, row["score"])
-        _draw_spread(grid[1][j], coverage, target)
-    grid[1][0].set_ylabel("classes")
+    n_avg, alpha = max(row["n_avg"] for row in rows), rows[0]["alpha"]
+    rows = [row for row in rows if (row["n_avg"], row["alpha"]) == (n_avg, alpha)]
+    names, size = results.class_names.get(dataset), (3.6 * len(rows) + 0.6, 5.6)
+    figure, grid = _new_figure(1, len(rows), size)
+    for ax, row in zip(grid[0], rows, strict=True):
+        coverage, target = coverage_of(row), 1 - alpha
+        order = np.argsort(coverage, kind="stable")[: np.isfinite(coverage).sum()]
+        n_shown = min(N_CLASSES_SHOWN, len(order) // 2)
+        chosen = np.concatenate([order[:n_shown], order[len(order) - n_shown :]])
+        heights = np.r_[:n_shown, n_shown + 1 : 2 * n_shown + 1][::-1]
+        values = coverage[chosen]
+        colors = [ORANGE if value < target else BLUE for value in values]
+        ax.hlines(heights, target, values, colors=colors, linewidth=1.6)
+        ax.scatter(values, heights, c=colors, s=20)
+        labels = [f"class {c}" if names is None else names[c] for c in chosen.tolist()]
+        labels = [name if len(name) <= 22 else f"{name[:21]}…" for name in labels]
+        ax.set_yticks(heights, labels, fontsize=7)
+        ax.axvline(target, color=GRAY, linestyle="--", linewidth=1)
+        ax.tick_params(axis="y", length=0)
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        low = min(0.5, float(values.min()) - 0.03)
+        ax.set(title=row["score"], xlabel="coverage of the class", xlim=(low, 1.01))
     figure.suptitle(
         f"{_title(rows[0])}: lowest and highest class coverage of {method.upper()} "
         f"(n_avg = {n_avg})"
     )
     return figure
-
-
-def _draw_extremes(
-    ax: Any, coverage: FloatArray, target: float, names: list[str] | None, title: str
-) -> None:
-    order = np.argsort(coverage, kind="stable")
-    order = order[np.isfinite(coverage[order])]
-    shown = min(N_CLASSES_SHOWN, len(order) // 2)
-    chosen = np.concatenate([order[:shown], order[len(order) - shown :]])
-    place = np.concatenate([np.arange(shown), np.arange(shown) + shown + 1])[::-1]
-    below = coverage[chosen] < target
-    for mask, color in ((below, ORANGE), (~below, BLUE)):
-        ax.hlines(place[mask], target, coverage[chosen][mask], color=color, linewidth=1.6)
-        ax.plot(coverage[chosen][mask], place[mask], "o", color=color, markersize=4.5)
-    labels = [f"class {c}" if names is None else names[c] for c in chosen.tolist()]
-    labels = [name if len(name) <= 22 else f"{name[:21]}…" for name in labels]
-    ax.set_yticks(place, labels, fontsize=7)
-    ax.axvline(target, color=GRAY, linestyle="--", linewidth=1)
-    ax.tick_params(axis="y", length=0)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.set(title=title, xlim=(min(0.5, float(coverage[chosen].min()) - 0.03), 1.01))
-
-
-def _draw_spread(ax: Any, coverage: FloatArray, target: float) -> None:
-    known = coverage[np.isfinite(coverage)]
-    low, step = min(0.5, float(known.min()) - 0.03), 0.0125
-    first, last = np.floor((low - target) / step), np.ceil((1.0 - target) / step)
-    edges = target + step * np.arange(first, last + 1)
-    counts, _ = np.histogram(known, edges)
-    middle = (edges[1:] + edges[:-1]) / 2
-    colors = [ORANGE if center < target else BLUE for center in middle]
-    ax.bar(middle, counts, width=0.9 * np.diff(edges), color=colors)
-    ax.axvline(target, color=GRAY, linestyle="--", linewidth=1)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.set(xlabel="coverage of the class", xlim=(low, 1.01))
 
 
 def _title(row: dict[str, Any]) -> str:
@@ -245,16 +230,20 @@ def _new_figure(
     return figure, figure.subplots(n_rows, n_columns, squeeze=False, **options)
 
 
-def _write(figures: dict[str, Any], folder: str | Path, extension: str) -> list[Path]:
+def _write(
+    figures: dict[str, Any], folder: str | Path, extension: str, *, force: bool
+) -> list[Path]:
     if extension not in EXTENSIONS:
         raise_unknown("format", extension, EXTENSIONS)
     folder = Path(folder)
     make_folder(folder, parents=True)
-    paths = []
+    drawn = {}
     for name, figure in figures.items():
         if figure is not None:
             file_name = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
-            paths.append(folder / f"{file_name}.{extension}")
-            with atomic_path(paths[-1]) as temporary:
-                figure.savefig(temporary, format=extension, dpi=110)
-    return paths
+            path = folder / f"{file_name}.{extension}"
+            drawn[check_output(path, force=force)] = figure
+    for path, figure in drawn.items():
+        with atomic_path(path) as temporary:
+            figure.savefig(temporary, format=extension, dpi=110)
+    return list(drawn)

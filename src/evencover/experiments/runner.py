@@ -1,46 +1,44 @@
-"""Run a study: score true labels once per data set, then evaluate all sizes in one pass.
+"""Run a study: the trials of `compare`, on every data set, score and calibration size of a grid.
 
-A unit is one data set, one score, and as many cells as one pass takes. Each unit is one file,
+A unit is one data set, one score, and as many methods as one pass takes. Each unit is one file,
 written atomically, so an interrupted run continues with the missing units.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import evencover
-from evencover.comparison.trials import ScoredRows, Trial, fit_all, other_rows
+from evencover.comparison.trials import Outcome, ScoredRows, Split, try_all
 from evencover.data.source import Source
-from evencover.errors import EvencoverWarning
-from evencover.evaluation.report import CoverageReport, Tally
-from evencover.experiments.grid import Cell, DataSet, Grid, NamedScore, sample, sample_balanced
-from evencover.experiments.results import Results, Store
-from evencover.predictors import BasePredictor
+from evencover.errors import InputError, warn_caller
+from evencover.evaluation.report import Tally
+from evencover.experiments.grid import DataSet, Grid, NamedScore, Setting
+from evencover.experiments.results import Results, locked
+from evencover.output.atomic import write_csv, write_record
+from evencover.sizes import at_once
 
 # Threshold vectors per pass: their ranks fit a cache, and an interruption loses little.
-VECTORS_PER_UNIT = 480
+VECTORS_PER_UNIT = at_once(480, 5)
 
 
-@dataclass(frozen=True, eq=False)
-class Unit:
+class Unit(NamedTuple):
     """The work of one pass over the rows."""
 
     name: str
     dataset: DataSet
     score: NamedScore
-    cells: list[Cell]
+    settings: list[Setting]
 
 
 def run(
     grid: Grid,
     output: str | Path | None = None,
     *,
-    bar: Any = None,
+    watch: Callable[[Source, str], Source] | None = None,
     note: Callable[[str], None] | None = None,
     executor: Any = None,
 ) -> Results:
@@ -53,8 +51,8 @@ def run(
     output
         Folder for the results; in memory by default. A partial folder of the same study is
         completed, one of another study rejected.
-    bar, note
-        Show progress: as a bar (`console.WorkBar`), and as messages.
+    watch, note
+        Show the reading of a source with a title, and messages, to a person who waits.
     executor
         Where to read the rows: None for this process's threads, a `concurrent.futures` executor, or
         a `dask.distributed` client. Results are bit-identical.
@@ -70,146 +68,119 @@ def run(
     classwise 8.3 161.9
     clustered 7.8 3.0
     """
-    with Store.opened(grid, None if output is None else Path(output)) as store:
+    folder = None if output is None else Path(output)
+    with locked(grid, folder) as parts:
         units = plan(grid)
-        missing = [unit for unit in units if unit.name not in store.parts]
+        missing = [unit for unit in units if unit.name not in parts]
         n_done = len(units) - len(missing)
         if note is not None and n_done and missing:
             note(f"{n_done} of {len(units)} files exist; computing the rest")
-        sources = _open_sources(missing, bar)
-        for dataset, group in groupby(missing, key=lambda unit: unit.dataset):
+        by_dataset = [
+            (dataset, dataset.open_source(), list(group))  # open all first, to raise errors early
+            for dataset, group in groupby(missing, key=lambda unit: unit.dataset)
+        ]
+        for dataset, source, group in by_dataset:
             rows = ScoredRows(
-                sources.pop(dataset.name),
-                [each.score for each in grid.scores],
+                source if watch is None else watch(source, dataset.name),
+                [score.score for score in grid.scores],
                 random_state=grid.seed,
-                with_ranks=any("ranks" in each.predictor.needs for each in grid.methods),
+                with_ranks=any("ranks" in setting.predictor.needs for setting in grid.settings),
                 executor=executor,
             )
+            splits = _splits(grid, dataset, rows)
             for unit in group:
-                store.write(unit.name, _compute(grid, unit, rows))
+                part = parts[unit.name] = _compute(grid, unit, rows, splits)
+                if folder is not None:
+                    write_record(folder / "parts" / f"{unit.name}.json", part, indent=None)
                 n_done += 1
                 if note is not None:
                     note(f"{dataset.name}, {unit.score.name}: file {n_done} of {len(units)}")
-        return store.assemble([unit.name for unit in units])
+        results = Results(grid.title, [parts[unit.name] for unit in units], True)
+        if not results.records:
+            raise InputError(
+                "The study has no results: every 'n_avg' takes all rows of its data set or more; "
+                "use smaller ones."
+            )
+        if folder is not None:
+            write_csv(folder / "results.csv", results.records)
+        return results
 
 
 def plan(grid: Grid) -> list[Unit]:
-    """Split the study into units of work, in the order of the results."""
-    groups = [list(cells) for _, cells in groupby(grid.cells, key=lambda cell: cell[:2])]
-    chunks: list[list[Cell]] = [[]]
-    for group in groups:  # variants of a method share a fit
-        if chunks[-1] and (len(chunks[-1]) + len(group)) * grid.repetitions > VECTORS_PER_UNIT:
-            chunks.append([])
-        chunks[-1] += group
+    """Split the study into units of work."""
+    vectors = len(grid.n_avg) * grid.repetitions
+    step = max(1, VECTORS_PER_UNIT // vectors)
     return [
-        Unit(f"{d:02d}-{s:02d}-{c:04d}", dataset, score, cells)
+        Unit(f"{d:02d}-{s:02d}-{first:04d}", dataset, score, grid.settings[first : first + step])
         for d, dataset in enumerate(grid.datasets)
         for s, score in enumerate(grid.scores)
-        for c, cells in enumerate(chunks)
+        for first in range(0, len(grid.settings), step)
     ]
 
 
-def _open_sources(units: list[Unit], bar: Any) -> dict[str, Source]:
-    """Open all data sets first, to raise errors early."""
-    sources, n_numbers = {}, 0
-    for dataset, group in groupby(units, key=lambda unit: unit.dataset):
-        source = dataset.open_source()
-        n_numbers += (1 + len(list(group))) * (source.n_rows or 0) * source.n_classes
-        sources[dataset.name] = source if bar is None else bar.watch(source)
-    if bar is not None:
-        bar.expect(n_numbers)
-    return sources
+def _splits(grid: Grid, dataset: DataSet, rows: ScoredRows) -> list[Split]:
+    """Draw the splits of all calibration sizes; warn about those that leave no test rows."""
+    by_size = {n: grid.splits(rows, n) for n in grid.n_avg}
+    too_large = [n for n, splits in by_size.items() if not splits]
+    if too_large:
+        warn_caller(
+            f"{dataset.name} has {len(rows.labels)} rows of {rows.n_classes} classes: no test data "
+            f"would be left for n_avg = {', '.join(map(str, too_large))}, which is skipped."
+        )
+    return [split for splits in by_size.values() for split in splits]
 
 
-def _compute(grid: Grid, unit: Unit, rows: ScoredRows) -> dict[str, Any]:
+def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> dict[str, Any]:
     """Compute the rows of the table, and counts by class summed over the repetitions."""
-    trials = _trials(grid, unit, rows)
-    tallies = iter(rows.tally([trial for _, _, trial in trials]) if trials else [])
+    predictors = [
+        setting.predictor.with_params(score=unit.score.score) for setting in unit.settings
+    ]
+    outcomes = try_all(rows, predictors, splits, grid.seed) if splits else []
     records, classes = [], []
-    for cell, group in groupby(trials, key=lambda item: item[0]):
-        place = {
-            "dataset": unit.dataset.name,
-            "simulated": unit.dataset.simulated,
-            "score": unit.score.name,
-            "method": cell.method.name,
-            "parameters": cell.method.parameters,
-            "exact": cell.exact,
-            "n_avg": cell.n_avg,
-        }
-        total = Tally.zeros(rows.source.n_classes)
-        for _, repetition, trial in group:
-            tally = next(tallies)
-            total = total + tally
-            record = _record(grid, trial.predictor, tally)
-            records.append(place | {"repetition": repetition} | record)
-        counts = {"rows": total.rows.tolist(), "covered": total.covered.tolist()}
-        classes.append(place | counts)
+    for n_avg, group in groupby(enumerate(splits), key=lambda item: item[1].size):
+        numbers = [number for number, _ in group]
+        for setting, tried in zip(unit.settings, outcomes, strict=True):
+            cell = {
+                "dataset": unit.dataset.name,
+                "simulated": unit.dataset.simulated,
+                "score": unit.score.name,
+                "method": setting.name,
+                "parameters": setting.parameters,
+                "exact": setting.predictor.exact,
+                "n_avg": n_avg,
+            }
+            total = Tally.zeros(rows.n_classes)
+            for number in numbers:
+                total = total + tried[number].tally
+                repetition = {"repetition": splits[number].repetition}
+                records.append(cell | repetition | _record(grid, tried[number]))
+            alpha = records[-1]["alpha"]
+            counts = {"rows": total.rows.tolist(), "covered": total.covered.tolist()}
+            classes.append(cell | {"alpha": alpha} | counts)
     names = rows.source.class_names
     return {
         "records": records,
         "classes": classes,
-        "class_names": None if names is None else {unit.dataset.name: list(names)},
+        "class_names": {} if names is None else {unit.dataset.name: list(names)},
     }
 
 
-def _trials(grid: Grid, unit: Unit, rows: ScoredRows) -> list[tuple[Cell, int, Trial]]:
-    """Calibrate every cell that leaves test rows, in every repetition."""
-    n_rows, n_classes = len(rows.labels), rows.source.n_classes
-    sizes = sorted({cell.n_avg for cell in unit.cells})
-    too_large = [n for n in sizes if grid.sampling == "random" and n * n_classes >= n_rows]
-    if too_large:
-        warnings.warn(
-            f"{unit.dataset.name} has {n_rows} rows of {n_classes} classes: no test data "
-            f"would be left for n_avg = {', '.join(map(str, too_large))}, which is skipped.",
-            EvencoverWarning,
-            stacklevel=2,
-        )
-
-    def calibrate(job: tuple[int, int]) -> list[tuple[Cell, int, Trial]]:
-        n_avg, repetition = job
-        if grid.sampling == "balanced":
-            calibration = sample_balanced(rows.labels, n_avg, repetition, grid.seed)
-        else:
-            calibration = sample(rows.labels, n_classes, n_avg, repetition, grid.seed)
-        is_test, score = other_rows(calibration, n_rows), unit.score.score
-        trials: list[tuple[Cell, int, Trial]] = []
-        own = (cell for cell in unit.cells if cell.n_avg == n_avg)
-        for method, variants in groupby(own, key=lambda cell: cell.method):
-            fitted: BasePredictor | None = None
-            for cell in variants:  # a randomized variant may share a fit
-                fitted = None if fitted is None else fitted.refit_exact(cell.exact)
-                if fitted is None:
-                    fitted = method.predictor.with_params(
-                        alpha=grid.alpha,
-                        score=score,
-                        exact=cell.exact,
-                        random_state=(grid.seed + repetition) % 2**64,
-                    )
-                    rows.calibrate(fitted, score, calibration)
-                trials.append((cell, repetition, Trial(score, fitted, is_test)))
-        return trials
-
-    jobs = [(n, each) for n in sizes if n not in too_large for each in range(grid.repetitions)]
-    done = [trial for part in fit_all(calibrate, jobs) for trial in part]
-    place = {id(cell): number for number, cell in enumerate(unit.cells)}
-    return sorted(done, key=lambda item: (place[id(item[0])], item[1]))
-
-
-def _record(grid: Grid, fitted: BasePredictor, tally: Tally) -> dict[str, Any]:
+def _record(grid: Grid, outcome: Outcome) -> dict[str, Any]:
     """Return the metrics of one trial."""
-    report, learned = CoverageReport.from_tally(tally, grid.alpha), fitted.fitted_values()
+    report, learned = outcome.report, outcome.predictor._fitted_values()
     return {
         "alpha": report.alpha,
         # As given, or by the paper's rule; 0 if it fell back to STANDARD.
         "gamma": learned.get("gamma"),
         "M": learned.get("M"),
         "sampling": grid.sampling,
-        "n_calibration": fitted.n_calibration_,
+        "n_calibration": outcome.predictor.n_calibration_,
         "n_validation": report.n_rows,
         "n_classes": report.n_classes,
         "n_classes_evaluated": report.n_classes_evaluated,
         **report.metrics(),
         "size_median": report.size_quantiles["50"],
+        "cost": outcome.cost,
         "seed": grid.seed,
         "version": evencover.__version__,
     }

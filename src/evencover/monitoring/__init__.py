@@ -1,7 +1,19 @@
 """Monitor coverage in production with e-values, which stay valid at any number of looks."""
 
-from evencover.monitoring.monitor import CoverageMonitor, Drift, Evidence
-from evencover.monitoring.store import Labels, Store
+from evencover.monitoring.drift import Drift
+from evencover.monitoring.monitor import CoverageMonitor
+from evencover.monitoring.snapshot import Evidence, PeriodCounts, Snapshot
+from evencover.monitoring.state import LabelCounts, MonitorState
 from evencover.monitoring.summary import coverage_table, summary
 
-__all__ = ["CoverageMonitor", "Drift", "Evidence", "Labels", "Store", "coverage_table", "summary"]
+__all__ = [
+    "CoverageMonitor",
+    "Drift",
+    "Evidence",
+    "LabelCounts",
+    "MonitorState",
+    "PeriodCounts",
+    "Snapshot",
+    "coverage_table",
+    "summary",
+]

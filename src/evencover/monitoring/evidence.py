@@ -16,20 +16,24 @@ class to its block, so restart j is a fixed ordinal, known before any label is. 
 there and a nonnegative supermartingale from there on, in the history of all labels. The weights
 are fixed and sum to 1, so E_t is one, too, and starts at 1: Ville's inequality applies. Blocks hold
 25 labels, and sqrt(n / 2) after n labels once that is more, so a class has less than sqrt(8 n) of
-them. Labels count in the order in which they arrive; the time at which their rows were served
-matters for the operator's tables only.
+them. Labels count in the order in which they arrive, those of one call in a random order, because
+the order of a file may depend on the outcome. A corrected label leaves its block and arrives again.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
+from evencover.quantiles import conformal_ranks
+from evencover.sizes import at_once
 
 # Shortfalls to bet on, as fractions of the target coverage: from 0.2% to 99%, each scale with the
 # same weight, because the size of a fall is unknown. Any finite list is a valid bet.
 SHORTFALLS = np.geomspace(2.0**-9, 0.99, 40)
-AT_ONCE = 1 << 20  # numbers in memory at a time
+AT_ONCE = at_once(1 << 20, 120)  # numbers in memory at a time
 BLOCK = 25  # labels in each of the first 2 * BLOCK blocks of a class
 
 
@@ -55,13 +59,36 @@ def shortfall_log_e(hits: IntArray, misses: IntArray, target: FloatArray | float
     target = np.broadcast_to(np.asarray(target, dtype=np.float64), hits.shape)
     result = np.empty(hits.shape)
     step = max(1, AT_ONCE // len(SHORTFALLS))
-    for at in range(0, len(hits), step):
-        own = slice(at, at + step)
-        odds = (target[own] / (1 - target[own]))[:, None]
-        less_often = hits[own, None] * np.log1p(-SHORTFALLS)
-        more_often = misses[own, None] * np.log1p(SHORTFALLS * odds)
-        result[own] = _log_mean(np.asarray(less_often + more_often, dtype=np.float64))
+    for start in range(0, len(hits), step):
+        part = slice(start, start + step)
+        odds = (target[part] / (1 - target[part]))[:, None]
+        less_often = hits[part, None] * np.log1p(-SHORTFALLS)
+        more_often = misses[part, None] * np.log1p(SHORTFALLS * odds)
+        result[part] = _log_mean(np.asarray(less_often + more_often, dtype=np.float64))
     return result
+
+
+class Urn(NamedTuple):
+    """Locate each class's calibration scores: the `ranks`-th smallest of `counts` is the limit.
+
+    The rank is CLASSWISE's, or the last score's where there are too few for it. It does not depend
+    on the scores, which makes the probability that a new score is within exact for every method.
+    The rank of the method's own threshold depends on them, and its urn has no known law.
+    """
+
+    ranks: IntArray
+    counts: IntArray
+    limits: FloatArray
+
+    @classmethod
+    def of(cls, predictor: Any) -> Urn | None:
+        """Return the urns of the classes; None if the predictor has no base scores of rows."""
+        rows, alpha = predictor.fit_.rows, predictor.fit_.alpha
+        if not rows.of_base:
+            return None
+        counts = rows.class_counts
+        ranks = np.minimum(conformal_ranks(counts, alpha), counts)
+        return cls(ranks, counts, rows.by_class.at_ranks(ranks))
 
 
 def urn_log_e(
@@ -89,18 +116,18 @@ def urn_log_e(
     result = np.zeros(hits.shape)
     known = np.flatnonzero(counts > 0)
     step = max(1, AT_ONCE // len(SHORTFALLS))
-    for at in range(0, len(known), step):
-        own = known[at : at + step]
-        hit, miss = hits[own, None], misses[own, None]
-        balls = (counts[own, None] + 1).astype(np.float64)
-        rank = np.minimum(ranks, counts)[own, None].astype(np.float64)
+    for start in range(0, len(known), step):
+        part = known[start : start + step]
+        hit, miss = hits[part, None], misses[part, None]
+        balls = (counts[part, None] + 1).astype(np.float64)
+        rank = np.minimum(ranks, counts)[part, None].astype(np.float64)
         log_bets = _log_drawn(hit, miss, rank * (1 - SHORTFALLS), balls)
         log_fair = _log_drawn(hit, miss, rank, balls)
         if earlier is not None:
-            before, missed = earlier[0][own, None], earlier[1][own, None]
-            given = _log_drawn(hit, miss, rank + before, balls + before + missed)
-            log_fair = np.maximum(log_fair, given)
-        result[own] = _log_mean(log_bets) - log_fair[:, 0]
+            before, missed = earlier[0][part, None], earlier[1][part, None]
+            log_given = _log_drawn(hit, miss, rank + before, balls + before + missed)
+            log_fair = np.maximum(log_fair, log_given)
+        result[part] = _log_mean(log_bets) - log_fair[:, 0]
     return result
 
 
@@ -201,10 +228,10 @@ def coverage_limits(hits: IntArray, misses: IntArray, level: float) -> FloatArra
     They are the coverages that neither bet rejects at level / 2: the one on less, and its mirror.
     """
     # Many classes share their counts.
-    pairs, place = np.unique(np.stack([hits, misses], axis=-1), axis=0, return_inverse=True)
+    pairs, pair = np.unique(np.stack([hits, misses], axis=-1), axis=0, return_inverse=True)
     upper = _upper_limit(pairs[:, 0], pairs[:, 1], level / 2)
     lower = 1.0 - _upper_limit(pairs[:, 1], pairs[:, 0], level / 2)
-    return np.stack([np.maximum(lower, 0.0), upper], axis=-1)[place.reshape(-1)]
+    return np.stack([np.maximum(lower, 0.0), upper], axis=-1)[pair.reshape(-1)]
 
 
 def _upper_limit(hits: IntArray, misses: IntArray, level: float) -> FloatArray:
@@ -215,45 +242,3 @@ def _upper_limit(hits: IntArray, misses: IntArray, level: float) -> FloatArray:
         rejected = shortfall_log_e(hits, misses, middle) >= -np.log(level)
         low, high = np.where(rejected, low, middle), np.where(rejected, middle, high)
     return high
-
-
-def ranks_within(strata: Array, values: FloatArray) -> FloatArray:
-    """Return the rank of each value in its stratum, ties at their mean, from -1/2 to 1/2.
-
-    >>> ranks_within(np.array([0, 0, 0, 1, 1]), np.array([5.0, 1, 5, 9, 9])).round(2).tolist()
-    [0.17, -0.33, 0.17, 0.0, 0.0]
-    """
-    _, stratum, sizes = np.unique(strata, return_inverse=True, return_counts=True)
-    order = np.lexsort((values, stratum))
-    in_order = np.stack([stratum, values], axis=-1)[order]
-    is_new = np.append(True, (in_order[1:] != in_order[:-1]).any(axis=1))
-    first = np.flatnonzero(is_new)
-    middle = (first + np.append(first[1:], len(values)) - 1) / 2
-    place = np.empty(len(values))
-    place[order] = middle[np.cumsum(is_new) - 1]
-    start = np.cumsum(sizes) - sizes
-    return (place - start[stratum] + 0.5) / sizes[stratum] - 0.5
-
-
-def rank_test(groups: IntArray, values: Array, fewest: int) -> float:
-    """Return the p-value that all groups have one distribution (Kruskal and Wallis 1952).
-
-    It leaves out groups with less than `fewest` values, and gives ties their mean rank. For two
-    groups it is the Mann-Whitney test. `scipy.stats` has it, but takes a second to import.
-
-    >>> round(rank_test(np.repeat([0, 1], 5), np.arange(10), fewest=5), 4)
-    0.009
-    """
-    from scipy.special import chdtrc
-
-    _, group, size = np.unique(groups, return_inverse=True, return_counts=True)
-    kept = size[group] >= fewest
-    _, group, size = np.unique(groups[kept], return_inverse=True, return_counts=True)
-    _, place, tied = np.unique(values[kept], return_inverse=True, return_counts=True)
-    n = len(group)
-    spread = 1 - (tied.astype(float) ** 3 - tied).sum() / max(n**3 - n, 1)
-    if len(size) < 2 or spread <= 0:
-        return 1.0
-    ranks = (tied.cumsum() - (tied - 1) / 2)[place]
-    between = (np.bincount(group, ranks) ** 2 / size).sum()
-    return float(chdtrc(len(size) - 1, (12 * between / (n * (n + 1)) - 3 * (n + 1)) / spread))

@@ -1,4 +1,4 @@
-"""The state of a monitor as plain values, for tables, JSON, reports and services."""
+"""A snapshot as plain values, for tables, JSON, pages and services."""
 
 from __future__ import annotations
 
@@ -8,67 +8,65 @@ import numpy as np
 
 from evencover.monitoring.evidence import e_values
 from evencover.monitoring.monitor import CoverageMonitor
-from evencover.monitoring.store import OVERALL
+from evencover.monitoring.snapshot import STRONGEST, Snapshot
+from evencover.monitoring.state import OVERALL
 
-STRONGEST = 20  # classes whose periods are included, and fractions compared for drift
 
-
-def summary(monitor: CoverageMonitor) -> dict[str, Any]:
+def summary(snapshot: Snapshot) -> dict[str, Any]:
     """Return every class, the strongest evidence first, and the result of each test.
 
     The classes with the strongest evidence come with their coverage by period.
     """
-    rows, covered, log_e = monitor.rows, monitor.covered, monitor.log_e_values()
-    names = monitor.predictor.class_names_ or range(monitor.predictor.n_classes_)
-    shift, limits = monitor.shift_log_e_values(), monitor.coverage_interval()
-    alarms, shifts = set(monitor.alarms().tolist()), set(monitor.shifts().tolist())
-    strongest = log_e if shift is None else np.maximum(log_e, shift)
-    order = np.argsort(-strongest, kind="stable").tolist()
-    values = e_values(log_e).tolist()
-    shifted = None if shift is None else e_values(shift).tolist()
-    shares = (covered / np.maximum(rows, 1)).tolist()
-    columns = rows.tolist(), limits.tolist(), monitor.targets.tolist()
-    classes = [
+    model, shift = snapshot.model, snapshot.shift_log_e_values
+    names = model.class_names or range(model.n_classes)
+    history: dict[int, list[dict[str, Any]]] = {OVERALL: []}
+    for y, period, n_rows, n_covered in snapshot.periods:
+        of_period = {"period": period, "rows": n_rows, "coverage": n_covered / n_rows}
+        history.setdefault(y, []).append(of_period)
+    alarms, shifts = set(snapshot.alarms.tolist()), set(snapshot.shifts.tolist())
+    order = snapshot.strongest
+    columns: list[Any] = [snapshot.rows, snapshot.covered / np.maximum(snapshot.rows, 1)]
+    columns += [model.targets, snapshot.coverage_interval, snapshot.e_values]
+    columns.append(np.full(len(order), None) if shift is None else e_values(shift))
+    lists = [order.tolist(), *(column[order].tolist() for column in columns)]
+    classes: list[dict[str, Any]] = [
         {
             "class": names[y],
             "index": y,
-            "rows": columns[0][y],
-            "coverage": shares[y] if columns[0][y] else None,
-            "target": columns[2][y],
-            "interval": columns[1][y],
-            "e_value": values[y],
-            "shift_e_value": None if shifted is None else shifted[y],
+            "rows": n_rows,
+            "coverage": coverage if n_rows else None,
+            "target": target,
+            "interval": interval,
+            "e_value": e_value,
+            "shift_e_value": shift_e_value,
             "alarm": y in alarms,
             "shifted": y in shifts,
-            "since": monitor.began(y) if y in alarms or y in shifts else None,
+            "since": snapshot.began.get(y) if y in alarms or y in shifts else None,
         }
-        for y in order
+        for y, n_rows, coverage, target, interval, e_value, shift_e_value in zip(
+            *lists, strict=True
+        )
     ]
-    top = [y for y in order if rows[y]][:STRONGEST]
-    history: dict[int, list[dict[str, Any]]] = {y: [] for y in (OVERALL, *top)}
-    for y, period, n_rows, n_covered in monitor.periods([OVERALL, *top]):
-        history[y].append({"period": period, "rows": n_rows, "coverage": n_covered / n_rows})
-    for each in classes[:STRONGEST]:
-        each["periods"] = history.get(each["index"], [])
-    total, hits = monitor.totals
-    drift = monitor.drift()
-    drift = drift[: max(STRONGEST, sum(each.drifted for each in drift))]
+    for row in classes[:STRONGEST]:
+        row["periods"] = history.get(row["index"], [])
+    n_rows, n_covered = snapshot.totals
+    n_drifted = sum(change.drifted for change in snapshot.drift)
     return {
-        "rows": total,
-        "coverage": hits / total if total else None,
-        "false_alarm": monitor.false_alarm,
-        "tolerance": monitor.tolerance,
-        "target": float(monitor.targets.min()),
-        "target_text": _target(monitor, "for every class"),
-        "alarm": monitor.alarm,
-        "alarm_level": {"one": 1 / monitor.false_alarm, "class": monitor.alarm_level()},
-        "below_target": {**monitor.any_class()._asdict(), "message": _below(monitor, len(alarms))},
-        "overall": {**monitor.overall()._asdict(), "message": _overall(monitor)},
-        "score_shift": {**monitor.any_shift()._asdict(), "message": _shift(monitor, len(shifts))},
-        "warnings": monitor.label_delay(),
-        "waiting": monitor.store.waiting(),
-        "unknown_labels": monitor.store.unknown(monitor.about.key),
-        "drift": [each._asdict() for each in drift],
+        "rows": n_rows,
+        "coverage": n_covered / n_rows if n_rows else None,
+        "false_alarm": model.false_alarm,
+        "tolerance": model.tolerance,
+        "target": float(model.targets.min()),
+        "target_text": _target(snapshot, "for every class"),
+        "alarm": snapshot.alarm,
+        "alarm_level": {"one": 1 / model.false_alarm, "class": snapshot.alarm_level},
+        "below_target": {**snapshot.any_class._asdict(), "message": _below(snapshot)},
+        "overall": {**snapshot.overall._asdict(), "message": _overall(snapshot)},
+        "score_shift": {**snapshot.any_shift._asdict(), "message": _shift(snapshot)},
+        "waiting": snapshot.waiting,
+        "expired": snapshot.expired,
+        "unknown_labels": dict(snapshot.unknown_labels),
+        "drift": [change._asdict() for change in snapshot.drift[: max(STRONGEST, n_drifted)]],
         "periods": history[OVERALL],
         "classes": classes,
     }
@@ -79,7 +77,7 @@ def coverage_table(monitor: CoverageMonitor) -> str:
     import csv
     from io import StringIO
 
-    names = monitor.predictor.class_names_ or range(monitor.predictor.n_classes_)
+    names = monitor.model.class_names or range(monitor.model.n_classes)
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["class", "period", "rows", "covered", "coverage"])
@@ -89,36 +87,39 @@ def coverage_table(monitor: CoverageMonitor) -> str:
     return text.getvalue()
 
 
-def _target(monitor: CoverageMonitor, whose: str = "") -> str:
+def _target(snapshot: Snapshot, whose: str = "") -> str:
     """Name the target coverage: of all classes, or the lowest and the highest."""
-    low, high = f"{monitor.targets.min():.4g}", f"{monitor.targets.max():.4g}"
+    targets = snapshot.model.targets
+    low, high = f"{targets.min():.4g}", f"{targets.max():.4g}"
     return f"{low} {whose}".strip() if low == high else f"{low} to {high}, by class"
 
 
-def _below(monitor: CoverageMonitor, n_alarms: int) -> str:
-    same = monitor.targets.min() == monitor.targets.max()
-    target = f"the target of {_target(monitor)}" if same else "its target"
+def _below(snapshot: Snapshot) -> str:
+    n_alarms, targets = len(snapshot.alarms), snapshot.model.targets
+    same = targets.min() == targets.max()
+    target = f"the target of {_target(snapshot)}" if same else "its target"
     if n_alarms:
         whose = "1 class is" if n_alarms == 1 else f"{n_alarms:,} classes are"
         return f"ALARM: {whose} likely below {target}."
-    if monitor.any_class().alarm:
+    if snapshot.any_class.alarm:
         return f"ALARM: at least one class is likely below {target}; none is identified yet."
     return f"No class is significantly below {target}."
 
 
-def _overall(monitor: CoverageMonitor) -> str:
-    target = f"{monitor.targets.min():.4g}"
-    if monitor.overall().alarm:
+def _overall(snapshot: Snapshot) -> str:
+    target = f"{snapshot.model.targets.min():.4g}"
+    if snapshot.overall.alarm:
         return f"ALARM: overall coverage is likely below {target}."
     return f"Overall coverage is not significantly below {target}."
 
 
-def _shift(monitor: CoverageMonitor, n_shifts: int) -> str:
-    if monitor.shift_log_e_values() is None:
+def _shift(snapshot: Snapshot) -> str:
+    if not snapshot.tests_shift:
         return "Score shift cannot be tested: the model keeps no calibration scores."
+    n_shifts = len(snapshot.shifts)
     if n_shifts:
         whose = "1 class" if n_shifts == 1 else f"{n_shifts:,} classes"
         return f"ALARM: the scores of {whose} likely shifted since calibration."
-    if monitor.any_shift().alarm:
+    if snapshot.any_shift.alarm:
         return "ALARM: the scores of at least one class likely shifted since calibration."
     return "No class has a significant score shift since calibration."

@@ -1,14 +1,19 @@
-"""Write files atomically (write, flush, rename), and lock files."""
+"""Write files, tables and records atomically (write, flush, rename), and lock files."""
 
 from __future__ import annotations
 
+import csv
+import glob
+import json
 import os
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+from evencover.data.location import Location, as_location
 from evencover.errors import InputError
 
 try:
@@ -18,14 +23,19 @@ except ImportError:  # Windows cannot remove or rename an open file
 
 HAS_LOCKS = fcntl is not None
 LOCK = ".lock"
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part")
 
 
-def reject_existing(
-    path: str | os.PathLike[str], *, force: bool, extensions: Sequence[str] = ()
+def check_output(
+    path: str | os.PathLike[str],
+    inputs: Iterable[str | os.PathLike[str]] = (),
+    *,
+    force: bool,
+    extensions: Sequence[str] = (),
 ) -> Path:
-    """Check, before any work, that the output may be written and has a known extension."""
-    path = Path(path)
+    """Check, before any work, that a file may be written: it is no input, and new or forced."""
+    path = reject_inputs(path, inputs)
     if path.is_dir():
         raise InputError(f"Cannot write '{path}': it is a folder.")
     if extensions and path.suffix.lower() not in extensions:
@@ -37,6 +47,36 @@ def reject_existing(
     if not path.parent.is_dir():
         raise InputError(f"Cannot write '{path}': the folder '{path.parent}' does not exist.")
     return path
+
+
+def reject_inputs(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> Path:
+    """Raise InputError for an output, a file or a folder, that is, contains or lies in an input."""
+    path = Path(path)
+    for text in inputs:
+        relation = _relation(path, as_location(text))
+        if relation is not None:
+            raise InputError(
+                f"Cannot write '{path}': it {relation} the input '{text}'. Choose another path."
+            )
+    return path
+
+
+def _relation(output: Path, source: Location) -> str | None:
+    """Describe how an output overlaps with an input; return None if it does not."""
+    if not isinstance(source, Path):
+        return None
+    written, read = Path(os.path.realpath(output)), Path(os.path.realpath(source))
+    if written == read or (output.exists() and read.exists() and output.samefile(read)):
+        return "is"
+    if read.is_file() and read.parent == written:
+        return "contains"
+    if read.is_dir() and read in written.parents:
+        return "lies in"
+    if glob.has_magic(str(source)) and not source.exists():
+        files = map(Path, glob.iglob(str(source), recursive=True))
+        is_match = written.match(str(read)) or any(_relation(output, file) for file in files)
+        return "matches" if is_match else None
+    return None
 
 
 @contextmanager
@@ -153,3 +193,47 @@ def only_writer(path: Path) -> Iterator[None]:
         os.close(descriptor)
         if not HAS_LOCKS:
             lock.unlink(missing_ok=True)
+
+
+def write_csv(path: str | os.PathLike[str], records: Sequence[Mapping[str, Any]]) -> None:
+    """Write records with the same keys as CSV, atomically; there must be at least one."""
+    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: safe_cell(cell) for name, cell in row.items()} for row in records)
+
+
+def safe_cell(value: Any) -> Any:
+    """Prefix text that a spreadsheet would read as a formula with an apostrophe.
+
+    >>> safe_cell("=1+1"), safe_cell("-0.5"), safe_cell(-0.5)
+    ("'=1+1", '-0.5', -0.5)
+    """
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return value
+    return value if _NUMBER.fullmatch(value) else f"'{value}"
+
+
+def read_record(
+    path: Path, is_valid: Callable[[dict[str, Any]], bool], problem: str
+) -> dict[str, Any] | None:
+    """Read a record, None if missing; raise InputError with `problem` if it is invalid."""
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        is_sound = isinstance(content, dict) and is_valid(content)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        is_sound = False
+    except OSError as error:
+        raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
+    if not is_sound:
+        raise InputError(f"Cannot read '{path}': {problem}.")
+    return dict(content)
+
+
+def write_record(path: Path, content: Any, *, indent: int | None = 1) -> None:
+    """Write JSON atomically."""
+    with atomic_path(path) as temporary:
+        text = json.dumps(content, indent=indent, allow_nan=False)
+        temporary.write_text(text + "\n", encoding="utf-8")

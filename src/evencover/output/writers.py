@@ -1,19 +1,18 @@
-"""Write tables, records, and prediction sets as Parquet, npz, JSON lines or CSV."""
+"""List prediction sets, and write them as Parquet, npz, JSON lines or CSV."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-import re
 import shutil
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 
@@ -22,87 +21,20 @@ from evencover.arrays import Array, FloatArray, IntArray, import_pyarrow, to_num
 from evencover.data.source import Block
 from evencover.engine.blocks import map_source
 from evencover.errors import InputError
-from evencover.output.atomic import atomic_path, is_trace
+from evencover.output.atomic import atomic_path, safe_cell
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.fitting import align_to_calibration
+from evencover.predictors.fit import align_to_calibration
 from evencover.predictors.rule import SetRule
 from evencover.sets import PredictionSets
-from evencover.taxonomy import MOST_PARTS, Taxonomy
-from evencover.validation import flag, raise_unknown, whole_number
+from evencover.sizes import at_once
+from evencover.taxonomy import Taxonomy
+from evencover.validation import flag, whole_number
 
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
-
-
-def write_csv(path: str | os.PathLike[str], records: Sequence[Mapping[str, Any]]) -> None:
-    """Write records with the same keys as CSV, atomically; there must be at least one."""
-    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: safe_cell(cell) for name, cell in row.items()} for row in records)
-
-
-def safe_cell(value: Any) -> Any:
-    """Prefix text that a spreadsheet would read as a formula with an apostrophe.
-
-    >>> safe_cell("=1+1"), safe_cell("-0.5"), safe_cell(-0.5)
-    ("'=1+1", '-0.5', -0.5)
-    """
-    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return value
-    return value if _NUMBER.fullmatch(value) else f"'{value}"
-
-
-def read_record(
-    path: Path, is_valid: Callable[[dict[str, Any]], bool], problem: str
-) -> dict[str, Any] | None:
-    """Read a record, None if missing; raise InputError with `problem` if it is invalid."""
-    if not path.is_file():
-        return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        is_sound = isinstance(content, dict) and is_valid(content)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        is_sound = False
-    except OSError as error:
-        raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
-    if not is_sound:
-        raise InputError(f"Cannot read '{path}': {problem}.")
-    return dict(content)
-
-
-def write_record(path: Path, content: Any, *, indent: int | None = 1) -> None:
-    """Write JSON atomically."""
-    with atomic_path(path) as temporary:
-        text = json.dumps(content, indent=indent, allow_nan=False)
-        temporary.write_text(text + "\n", encoding="utf-8")
-
-
-def reject_other_files(folder: Path, welcome: str) -> None:
-    """Raise InputError for a file at the folder's path, or a folder with other files.
-
-    `welcome` describes, in the message, the folder that would be accepted.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"Cannot write '{folder}': it is a file, not a folder.")
-    if folder.is_dir() and not all(is_trace(each.name) for each in folder.iterdir()):
-        raise InputError(f"'{folder}' must be a new or empty folder, or {welcome}.")
-
-
-def make_folder(folder: Path, *, parents: bool = False) -> None:
-    """Create the folder, unless it exists."""
-    try:
-        folder.mkdir(parents=parents, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"Cannot make folder '{folder}': {error.strerror or error}.") from error
-
-
-Order = Literal["probability", "index"]
-ORDERS = ("probability", "index")
-SLICE_ELEMENTS = 1 << 18  # rows of logits are converted in slices
+SLICE_ELEMENTS = at_once(1 << 18)  # rows of logits are converted in slices
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedSets:
     """Sets of some rows in the output format."""
 
     sizes: IntArray  # (n,) sizes of the full sets
@@ -116,12 +48,12 @@ class Listed:
         return len(self.sizes)
 
     @classmethod
-    def of_sets(cls, sets: PredictionSets) -> Listed:
+    def of_sets(cls, sets: PredictionSets) -> ListedSets:
         """List all classes, in the order of the sets."""
         return cls(sets.sizes, sets.sizes, sets.indices, sets.n_classes)
 
     @classmethod
-    def concatenate(cls, parts: Iterable[Listed]) -> Listed:
+    def concatenate(cls, parts: Iterable[ListedSets]) -> ListedSets:
         """Concatenate the rows of all partitions."""
         parts = list(parts)
         values = [part.probabilities for part in parts if part.probabilities is not None]
@@ -140,19 +72,14 @@ class Listed:
 class Listing:
     """How to list the classes of a set; see `predict_to_folder`."""
 
-    order: Order = "probability"  # ties by class index
     with_probabilities: bool = False
     top: int | None = None
     taxonomy: Taxonomy | None = None
-    parts: int = MOST_PARTS
 
     def __post_init__(self) -> None:
-        if self.order not in ORDERS:
-            raise_unknown("order", self.order, ORDERS)
         flag(self.with_probabilities, "with_probabilities", "predict")
         if self.top is not None:
             whole_number(self.top, "top", "predict", 1)
-        whole_number(self.parts, "parts", "predict", 1)
 
     def blocks(
         self,
@@ -160,43 +87,40 @@ class Listing:
         probabilities: Any,
         *,
         ids: Any = None,
-        groups: Any = None,
         executor: Any = None,
-    ) -> Iterator[Listed]:
+    ) -> Iterator[ListedSets]:
         """Yield listed sets; parameters are those of `predict_set_blocks`."""
-        source = align_to_calibration(predictor, probabilities)
-        listed = RuleAndListing(predictor.rule(logits=source.logits, groups=groups), self)
-        return map_source(source, ids, listed, Listed.concatenate, executor)
+        source = align_to_calibration(predictor, probabilities, ids=ids, read_labels=False)
+        listed = RuleAndListing(predictor.rule(logits=source.logits), self)
+        return map_source(source, listed, ListedSets.concatenate, executor)
 
 
 @dataclass(frozen=True)
 class RuleAndListing:
-    """Convert a block of rows and their ids to listed sets, here or on a worker."""
+    """Convert a block of rows to listed sets, here or on a worker."""
 
     rule: SetRule
     listing: Listing
 
-    def __call__(self, block: Block, ids: Array | None = None) -> Listed:
+    def __call__(self, block: Block) -> ListedSets:
         """Predict the sets of the block and list them."""
-        sets, tree = self.rule.sets(block, ids), self.listing.taxonomy
-        summaries = None if tree is None else tree.describe_sets(sets, self.listing.parts)
-        return replace(self._listed(block, sets), summaries=summaries)
+        sets, tree = self.rule.sets(block), self.listing.taxonomy
+        summaries = None if tree is None else tree.describe_sets(sets)
+        return replace(self._list_classes(block, sets), summaries=summaries)
 
-    def _listed(self, block: Block, sets: PredictionSets) -> Listed:
+    def _list_classes(self, block: Block, sets: PredictionSets) -> ListedSets:
         listing = self.listing
-        if (listing.order, listing.with_probabilities, listing.top) == ("probability", False, None):
-            return Listed.of_sets(sets)
+        if not listing.with_probabilities and listing.top is None:
+            return ListedSets.of_sets(sets)
         sizes, classes = sets.sizes, sets.indices
         rows = np.repeat(np.arange(len(sizes)), sizes)
         counts = sizes if listing.top is None else np.minimum(sizes, listing.top)
-        place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        is_listed = place < counts[rows]
+        rank = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        is_listed = rank < counts[rows]
         rows, classes = rows[is_listed], classes[is_listed]
-        if listing.order == "index":
-            classes = classes[np.lexsort((classes, rows))]
         wanted = listing.with_probabilities
         values = self._probabilities(block.rows, rows, classes) if wanted else None
-        return Listed(sizes, counts, classes, sets.n_classes, values)
+        return ListedSets(sizes, counts, classes, sets.n_classes, values)
 
     def _probabilities(self, numbers: Array, rows: IntArray, classes: Array) -> FloatArray:
         """Return the probabilities of these classes in these ascending rows."""
@@ -206,9 +130,9 @@ class RuleAndListing:
         values = np.empty(len(rows))
         step = max(1, SLICE_ELEMENTS // numbers.shape[1])
         for start in range(0, len(numbers), step):
-            own = slice(*np.searchsorted(rows, [start, start + step]))
+            in_slice = slice(*np.searchsorted(rows, [start, start + step]))
             p = probabilities_of(numbers[start : start + step], **scoring.options)
-            values[own] = p[rows[own] - start, classes[own]]
+            values[in_slice] = p[rows[in_slice] - start, classes[in_slice]]
         return values
 
 
@@ -222,34 +146,33 @@ def check_sets_format(path: str | os.PathLike[str]) -> None:
 
 
 # Listed sets, the index of the first row, and the ids of the rows.
-_Numbered = tuple[Listed, int, Array | None]
+_Numbered = tuple[ListedSets, int, Array | None]
 Names = Sequence[str] | None
 
 
 def write_sets(
     path: str | os.PathLike[str],
-    blocks: Iterable[Listed | PredictionSets],
+    blocks: Iterable[ListedSets | PredictionSets],
     class_names: Sequence[str] | None = None,
     *,
     ids: Any = None,
-    first_row: int = 0,
 ) -> int:
     """Write a stream of sets in the format of the path's extension; return the number of rows.
 
-    `ids` are those of all rows; `first_row` is the index of the first row in the whole input.
+    `ids` are those of all rows.
     """
     check_sets_format(path)
-    own = None if ids is None else ids_to_write(ids)
+    row_ids = None if ids is None else ids_to_write(ids)
     stop = 0
 
     def numbered() -> Iterator[_Numbered]:
         nonlocal stop
         for block in blocks:
-            listed = Listed.of_sets(block) if isinstance(block, PredictionSets) else block
+            listed = ListedSets.of_sets(block) if isinstance(block, PredictionSets) else block
             start, stop = stop, stop + len(listed)
-            if own is not None and stop > len(own):
-                raise InputError(f"'ids' must have one entry per row. Got only {len(own)}.")
-            yield listed, first_row + start, None if own is None else own[start:stop]
+            if row_ids is not None and stop > len(row_ids):
+                raise InputError(f"'ids' must have one entry per row. Got only {len(row_ids)}.")
+            yield listed, start, None if row_ids is None else row_ids[start:stop]
 
     with atomic_path(path) as temporary:
         WRITERS[Path(path).suffix.lower()](temporary, numbered(), class_names)
@@ -307,10 +230,10 @@ def _write_npz(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
     folder = path.parent
     # An archive has one open member, so long arrays are buffered in separate files.
     with TemporaryFile(dir=folder) as indices, TemporaryFile(dir=folder) as probabilities:
-        for listed, _, own in blocks:
+        for listed, _, row_ids in blocks:
             sizes.append(listed.sizes)
             counts.append(listed.counts)
-            ids += [] if own is None else [own]
+            ids += [] if row_ids is None else [row_ids]
             n_classes = listed.n_classes
             summaries += listed.summaries or ()
             indices.write(listed.classes.astype("<i4", copy=False).tobytes())
@@ -394,7 +317,7 @@ def _cells(name: str, values: Sequence[Any]) -> Iterable[Any]:
     if name in ("row", "size"):
         return values
     if name in ("set", "probabilities"):
-        return (" ".join(map(str, each)) for each in values)
+        return (" ".join(map(str, numbers)) for numbers in values)
     return map(safe_cell, map("|".join, values) if name == "names" else values)
 
 

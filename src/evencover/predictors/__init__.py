@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.classwise import ClasswisePredictor
 from evencover.predictors.clustered import ClusteredPredictor
 from evencover.predictors.cross_validation import from_cross_val
-from evencover.predictors.fitting import CalibrationRows
+from evencover.predictors.fit import Fit
 from evencover.predictors.fuzzy import FuzzyPredictor
-from evencover.predictors.grouped import GroupedPredictor
+from evencover.predictors.groups import GroupedPredictor
 from evencover.predictors.interpolated import InterpolatedPredictor
 from evencover.predictors.macro import MacroPredictor
 from evencover.predictors.pooled import PooledPredictor
@@ -23,10 +24,8 @@ from evencover.predictors.registry import (
     predictor_class,
     register,
 )
-from evencover.predictors.row_grouped import RowGroupedPredictor
 from evencover.predictors.rule import SetRule
 from evencover.predictors.standard import StandardPredictor
-from evencover.predictors.state import Field
 
 # In the order in which help texts and tables list them.
 for _method in (
@@ -39,7 +38,6 @@ for _method in (
     RC3PPredictor,
     MacroPredictor,
     GroupedPredictor,
-    RowGroupedPredictor,
 ):
     register(_method)
 
@@ -50,14 +48,13 @@ __all__ = [
     "CalibrationRows",
     "ClasswisePredictor",
     "ClusteredPredictor",
-    "Field",
+    "Fit",
     "FuzzyPredictor",
     "GroupedPredictor",
     "InterpolatedPredictor",
     "MacroPredictor",
     "PooledPredictor",
     "RC3PPredictor",
-    "RowGroupedPredictor",
     "SetRule",
     "StandardPredictor",
     "estimate_prevalence",

@@ -1,61 +1,87 @@
-"""The base of all methods: fit, update, predict, evaluate and explain."""
+"""The base of all methods: parameters, fitting, updating, predicting, evaluating, explaining."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, Self
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, fields, replace
+from functools import cache, partial
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
-from evencover.data.columns import as_class_names
-from evencover.data.fingerprint import sum_of
+from evencover.data.fingerprint import Fingerprint
 from evencover.data.open import as_source
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import fold_source, map_source
-from evencover.errors import InputError, warn_caller
+from evencover.errors import InputError, MismatchWarning, NotFittedError, warn_caller
 from evencover.evaluation.report import Confusions, CoverageReport, Tally
-from evencover.predictors.explanation import CALIBRATION_ROWS, Explanation, some_names
-from evencover.predictors.fitting import (
+from evencover.predictors import wording
+from evencover.predictors.calibration import (
+    CalibrationInputs,
     CalibrationRows,
-    align_to_calibration,
-    base_rows,
-    require_fitted,
+    appended,
+    label_mismatch,
+    read_rows,
     require_labels,
     rows_of_scores,
-    warn_of_repeated_ids,
-    with_scores,
 )
-from evencover.predictors.method import MethodContract
-from evencover.predictors.prevalence import read_target
+from evencover.predictors.fit import Fit, Given
+from evencover.predictors.floor import AUTO, Floor
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.predictors.shift_checks import (
     EvaluationCounts,
-    bin_scores,
     count_block,
     merge_counts,
     shift_warnings,
 )
-from evencover.predictors.state import kept
 from evencover.predictors.temperature import FIT, fitted_temperature
-from evencover.quantiles import GroupedScores, Thresholds, check_alpha
-from evencover.randomness import places, row_ids
-from evencover.scores import make_score
+from evencover.predictors.weights import check_target, class_weights, read_target, target_shares
+from evencover.predictors.wording import Details, Explanation, Needs, Sharing, Terms, some_names
+from evencover.quantiles import (
+    Alpha,
+    ClassAlpha,
+    Thresholds,
+    check_alpha,
+    conformal_ranks,
+    exact_fraction,
+    is_per_class,
+)
+from evencover.scores import Score, make_score
 from evencover.sets import PredictionSets
-from evencover.validation import FLOAT_TYPES, whole_number
+from evencover.sizes import at_once
+from evencover.validation import (
+    FLOAT_TYPES,
+    Check,
+    flag,
+    raise_unknown,
+    real_number,
+    unless,
+    whole_number,
+)
 
-FEW_ELEMENTS = 1 << 16  # below this, starting threads takes longer than the work
+FEW_ELEMENTS = at_once(1 << 16, 5)  # below this, starting threads takes longer than the work
+
+ClassValues = Mapping[Any, Any] | Sequence[Any] | Array | str | os.PathLike[str]
+Value = TypeVar("Value")
+
+
+def in_unit_interval(value: Any, name: str, owner: str) -> Any:
+    """Check a level in (0, 1)."""
+    return exact_fraction(value, owner, name)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BasePredictor(MethodContract):
+class BasePredictor:
     """Prediction sets {y : s(x, y) <= threshold of y}, with thresholds fitted by the method.
 
-    A method is a subclass with a name, a summary, `_calibrate`, and its fitted state (`state`).
-    `MethodContract` lists what else it may override.
+    A method is a subclass with a name, a summary, a guarantee and `_calibrate`; further parameters
+    are the keyword-only fields of a dataclass. All that a fit finds is in one read-only value,
+    `fit_`. A parameter that is changed later takes effect with the next `fit`; until then
+    predictions raise.
 
     Parameters
     ----------
@@ -68,8 +94,9 @@ class BasePredictor(MethodContract):
     exact
         Randomize between two neighboring ranks so that coverage is exactly 1 - alpha. A row's set
         then depends on its id (or content) and `random_state`.
-    allow_empty
-        If False, replace empty sets with the most probable class.
+    keep_top
+        Include the most probable class in every set, so that no set is empty. Sets only grow, so
+        every guarantee remains.
     from_logits
         Apply a softmax to ``logits / temperature``. Raise for probabilities, unless the input
         declares them as logits.
@@ -79,32 +106,224 @@ class BasePredictor(MethodContract):
     random_state
         Seed. With a row's id (or content and index) it determines every random choice.
     floor
-        Guarantee this coverage to every class with at least 1/(1 - floor) - 1 calibration
-        examples: its threshold is at least CLASSWISE's at that level.
-    strict_floor
-        Always include classes with too few examples for the floor.
+        A guarantee for every class: its threshold is at least one of its own scores. A number
+        guarantees that coverage to classes with at least 1/(1 - floor) - 1 calibration examples.
+        "auto", the default of POOLED, guarantees k/(n+1), where k is the largest rank with
+        P(Binomial(n, 1 - alpha) < k) <= 0.1: 73% with 10 examples, 82% with 50 at alpha 0.1.
 
     Attributes
     ----------
     thresholds_
         (K,) threshold of each class; +inf means that the class is always included.
+    guarantees_
+        (K,) guaranteed coverage of each class, on average over calibration sets; 0 if none.
     class_counts_
         (K,) calibration rows of each class.
     n_classes_, n_calibration_
         K, and the number of calibration rows.
     class_names_
         One name per class, or None.
-    fingerprints_
-        [fingerprint, index after its last row] of each calibration input.
+    alpha_, score_, temperature_
+        The target miscoverage of each class (K,), the score, and the temperature of the fit.
+    fit_
+        The whole fit, a `Fit`.
     """
 
-    # The base score, label, id, rank and value of each calibration row, for `partial_fit`. Without
-    # ids, kept_ids_ has the index of the first row.
-    kept_scores_: FloatArray | None = kept(float, "A", optional=True)
-    kept_labels_: IntArray | None = kept(int, "A", optional=True)
-    kept_ids_: IntArray | None = kept(int, "?", optional=True)
-    kept_ranks_: IntArray | None = kept(int, "A", optional=True)
-    kept_values_: FloatArray | None = kept(float, "A", optional=True)
+    alpha: Alpha | ClassValues = 0.1
+    score: Score | str = "softmax"
+    exact: bool = False
+    keep_top: bool = False
+    from_logits: bool = False
+    temperature: float | str = 1.0
+    random_state: int = 0
+    floor: Alpha | None = None
+
+    method: ClassVar[str]
+    # One sentence each, shown by help, `info`, the docs and the report.
+    summary: ClassVar[str] = ""
+    guarantee: ClassVar[wording.Guarantee] = "No guarantee."
+    # Next to scores, labels and ids: "ranks" of the true labels, "label values".
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    # The NamedTuple that `_calibrate` returns next to the thresholds, if it does.
+    _State: ClassVar[Any] = type(None)
+    # One check per parameter: a function of value, name and owner that raises InputError.
+    _constraints: ClassVar[dict[str, Check]] = {
+        "alpha": check_alpha,
+        "exact": flag,
+        "keep_top": flag,
+        "from_logits": flag,
+        "temperature": unless((FIT,), partial(real_number, low=0, open_low=True)),
+        "random_state": partial(whole_number, low=0, high=2**64 - 1),
+        "confidence": unless((None,), in_unit_interval),
+        "floor": unless((None, AUTO), in_unit_interval),
+    }
+    # Whether it takes exact=True, and an alpha per class.
+    _supports_exact: ClassVar[bool] = True
+    _supports_class_alpha: ClassVar[bool] = False
+    # Whether it targets coverage of 1 - alpha over all rows, and whether that depends on their
+    # class frequencies.
+    _targets_average: ClassVar[bool] = True
+    _depends_on_prevalence: ClassVar[bool] = True
+    # Whether it needs a parameter that only the user can give, so that "all" methods omit it.
+    _only_if_asked: ClassVar[bool] = False
+    # Whether the threshold of a class comes from its own examples alone.
+    _own_examples_only: ClassVar[bool] = False
+    # Words: where a threshold comes from ({rows} are the class's calibration rows), why a class may
+    # be undercovered, and what happens to classes without calibration rows.
+    _origin: ClassVar[str] = wording.ORIGIN
+    _usual_cause: ClassVar[str] = wording.SHARED
+    _missing_class_note: ClassVar[str] = "they use the standard threshold"
+
+    # ---- for a method to override ----------------------------------------------------------------
+
+    @abstractmethod
+    def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, Any]:
+        """Compute thresholds from calibration rows: the method itself.
+
+        Return the thresholds, and what else p-values and explanations need: a NamedTuple of arrays
+        and numbers that the class names as `_State`, or None. What is set on `self` is lost.
+        """
+
+    def _check_fit(self, fit: Fit) -> None:
+        """Raise InputError if the state of a fit, which may come from a file, does not fit."""
+
+    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
+        """Compute p-values from scores (n, J) of rows as members of `classes` (J,).
+
+        A row itself counts as `own_share` (n,) of one more calibration row.
+        """
+        raise InputError(f"The '{self.method}' method does not provide p-values.")
+
+    def _sharing(self) -> Sharing | None:
+        """Return the groups of calibration scores behind the thresholds, if there are such."""
+        return None
+
+    def _own_guarantees(self) -> FloatArray:
+        """Return the coverage (K,) that the method itself guarantees to each class."""
+        return np.zeros(self.n_classes_)
+
+    def _level_rows(self) -> int:
+        """Count the rows that decide the level of all thresholds together."""
+        return self.n_calibration_
+
+    def _weights(self) -> dict[str, FloatArray]:
+        """Return shares (K,) of the sources of each class's threshold, by name."""
+        return {}
+
+    def _cause(self, under: IntArray) -> str:
+        """Explain why the classes `under` may be undercovered, and what to try."""
+        ways_out = wording.ways_out(self.class_counts_[under], self._row_needs())
+        return f"{self._usual_cause} {ways_out}"
+
+    def _class_facts(self) -> dict[str, list[str]]:
+        """Return more columns for the classes in the report, by title."""
+        return {}
+
+    def _about_classes(self) -> dict[str, Any]:
+        """Return what a report shows of each class next to its counts."""
+        return {"thresholds": self.thresholds_, "guarantees": self.guarantees_}
+
+    def _fitted_values(self) -> dict[str, Any]:
+        """Return plain values worth a column in a table, such as the number of clusters."""
+        return {}
+
+    def _details(self) -> Details | None:
+        """Return a table of what was fitted, for `info`."""
+        return None
+
+    # ---- parameters ------------------------------------------------------------------------------
+
+    @classmethod
+    @cache
+    def _parameter_names(cls) -> tuple[str, ...]:
+        """Return the names of all parameters: alpha, score, the method's own, the shared ones."""
+        names = [field.name for field in fields(cls)]
+        shared = [field.name for field in fields(BasePredictor)]
+        return (*shared[:2], *(name for name in names if name not in shared), *shared[2:])
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return all parameters by name; `deep` is there for scikit-learn."""
+        return dict(zip(self._parameter_names(), Given.of(self).values, strict=True))
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change parameters by name, for the next `fit`."""
+        known = self._parameter_names()
+        for name, value in parameters.items():
+            if name not in known:
+                raise_unknown(f"parameter of {type(self).__name__}", name, known)
+            setattr(self, name, value)
+        return self
+
+    def with_params(self, **parameters: Any) -> Self:
+        """Return a new, unfitted predictor with some parameters changed."""
+        return type(self)(**self.get_params()).set_params(**parameters)
+
+    def __sklearn_tags__(self) -> Any:
+        """Describe the predictor to scikit-learn, for `check_is_fitted`."""
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=True))
+
+    def __repr__(self) -> str:
+        default = {field.name: field.default for field in fields(self)}
+        changed = [
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if repr(value) != repr(default[name])
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def _check_parameters(self) -> Score:
+        """Raise InputError for an invalid parameter; return the score."""
+        owner, names = type(self).__name__, self._parameter_names()
+        for cls in reversed(type(self).__mro__):
+            for name, check in vars(cls).get("_constraints", {}).items():
+                if name in names:
+                    check(getattr(self, name), name, owner)
+        if self.exact and not self._supports_exact:
+            raise InputError(
+                f"The 'exact' parameter of {owner} must be False: its coverage does not come from "
+                "one conformal rank. Got True."
+            )
+        if is_per_class(self.alpha):
+            if not self._supports_class_alpha:
+                raise InputError(
+                    f"The 'alpha' parameter of {owner} must be one number for all classes. Got "
+                    "one per class; 'standard', 'classwise', 'clustered', 'pooled' and 'rc3p' "
+                    "take that."
+                )
+            if self._option("target_prevalence") is not None:
+                raise InputError(
+                    f"The 'alpha' parameter of {owner} must be one number for all classes with a "
+                    "'target_prevalence'. Got one per class."
+                )
+        ways = ["exact"] * self.exact
+        for name in ("confidence", "target_prevalence"):
+            ways += [name] * (self._option(name) is not None)
+        if len(ways) > 1:
+            raise InputError(
+                f"'{ways[0]}' and '{ways[1]}' of {owner} cannot be combined: each has ranks of its "
+                "own; use one of them."
+            )
+        return make_score(self.score)
+
+    def _option(self, name: str) -> Any:
+        """Return a parameter that not all methods have; None for those without it."""
+        return getattr(self, name, None)
+
+    def _own_parameters(
+        self, score: Score, n_classes: int, class_names: Sequence[str] | None
+    ) -> dict[str, Any]:
+        """Return the parameters as a fit keeps them: copies, and vectors in the classes' order."""
+        own = deepcopy(self.get_params() | {"score": None}) | {"score": score}
+        if not isinstance(self.alpha, str | int | float):
+            alpha = ClassAlpha.of(self.alpha, class_names, n_classes, type(self).__name__)
+            if is_per_class(self.alpha) or isinstance(self.alpha, ClassAlpha):
+                own["alpha"] = alpha.floats if alpha.one is None else alpha.one
+        if own.get("target_prevalence") is not None:
+            own["target_prevalence"] = read_target(own["target_prevalence"])
+        return own
 
     # ---- calibration -------------------------------------------------------------------------
 
@@ -114,7 +333,6 @@ class BasePredictor(MethodContract):
         labels: Any = None,
         *,
         ids: Any = None,
-        groups: Any = None,
         class_names: Sequence[str] | None = None,
         executor: Any = None,
     ) -> Self:
@@ -132,33 +350,40 @@ class BasePredictor(MethodContract):
         ids
             (N,) stable row ids, integers or text, which seed a row's random numbers; by default
             the row's content and index do.
-        groups
-            (N,) the group of each row, for methods with a threshold per group of rows.
         class_names
             One name per class, or {index: name}.
         executor
             None for threads, a `concurrent.futures` executor, or a `dask.distributed` client. The
             result is the same.
         """
-        self._check_parameters()
+        score = self._check_parameters()
         self._warn_of_large_alpha()
-        self._check_groups(groups)
-        given: Any = {"ids": ids, "class_names": class_names, "allow_unknown": True}
-        source = as_source(probabilities, labels, **given)
+        source = as_source(
+            probabilities, labels, ids=ids, class_names=class_names, allow_unknown=True
+        )
         require_labels(source, "Calibration")
-        self.temperature_, apart = None, None
-        if self.temperature == FIT:
-            logits = self.from_logits if source.logits is None else source.logits
-            self.temperature_, apart = fitted_temperature(source, ids, logits, self.random_state)
-        base = base_rows(self, source, ids, groups, executor, apart)
-        rows = with_scores(self, base, source.n_classes, source.class_names)
-        self._fit_rows(rows, source.n_classes, source.class_names)
-        if apart is None:
-            self._keep_rows(base, by_place=ids is None and source.ids is None)
-        read = source.rows_read
-        self.fingerprints_ = [[read.hexdigest(), self.n_calibration_]]
-        self.row_sample_, self.row_sample_limit_ = read.sample.view(np.int64), read.limit
+        self.fit_ = self._fit_source(score, source, executor)
         return self
+
+    def _fit_source(
+        self,
+        score: Score,
+        source: Source,
+        executor: Any = None,
+        *,
+        is_miss: Array | None = None,
+        out_of_fold: bool = False,
+    ) -> Fit:
+        """Read the rows and calibrate on them; labels of misses (N,) are in no set of the model."""
+        temperature, is_apart = self.temperature, None
+        if temperature == FIT:
+            logits = self.from_logits if source.logits is None else source.logits
+            temperature, is_apart = fitted_temperature(source, logits, self.random_state)
+        scoring = BoundScore(score, self.from_logits, float(temperature), self.random_state, True)
+        scoring = scoring.for_input(source.logits)
+        rows, read = read_rows(source, scoring, self.needs, executor, is_apart, is_miss)
+        inputs = CalibrationInputs.of(read, len(rows))
+        return self._fit_rows(score, rows, float(temperature), inputs, out_of_fold=out_of_fold)
 
     def fit_scores(
         self,
@@ -168,44 +393,84 @@ class BasePredictor(MethodContract):
         *,
         ids: Any = None,
         ranks: Any = None,
-        groups: Any = None,
         class_names: Sequence[str] | None = None,
     ) -> Self:
         """Fit the thresholds to the scores (N,) of the true labels.
 
-        Some methods also need `ranks` (N,), from 1, of the true labels, or `groups` (N,) of rows.
+        Some methods also need `ranks` (N,), from 1, of the true labels.
         """
-        self._check_parameters()
+        score = self._check_parameters()
         if self.temperature == FIT:
             raise InputError(
                 "temperature='fit' needs the logits themselves. Got scores; 'fit' takes logits."
             )
-        self.temperature_ = None
-        self._check_groups(groups)
-        rows = rows_of_scores(self, scores, labels, n_classes, ids, ranks, groups)
-        names = as_class_names(class_names, int(n_classes))
-        self._fit_rows(rows, int(n_classes), names)
-        score = make_score(self.score)
-        if score.base is score:
-            self._keep_rows(rows, by_place=ids is None)
+        rows = rows_of_scores(
+            scores,
+            labels,
+            int(n_classes),
+            self.needs,
+            ids=ids,
+            ranks=ranks,
+            class_names=class_names,
+            of_base=score.base is score,
+        )
+        self.fit_ = self._fit_rows(score, rows, float(self.temperature), CalibrationInputs())
         return self
 
     def _fit_rows(
-        self, rows: CalibrationRows, n_classes: int, class_names: Sequence[str] | None
-    ) -> Self:
-        """Calibrate the method on rows, and keep the result."""
-        self.n_classes_, self.class_names_ = n_classes, class_names
-        self.fingerprints_, self.out_of_fold_ = [], False
-        self.row_sample_ = self.row_sample_limit_ = None
-        self.kept_scores_ = self.kept_labels_ = self.kept_ids_ = None
-        self.kept_ranks_ = self.kept_values_ = None
-        self.class_counts_ = np.bincount(rows.labels, minlength=n_classes)
-        self.n_calibration_ = int(self.class_counts_.sum())
-        self.score_edges_, self.score_counts_ = bin_scores(rows.scores)
-        self.target_prevalence_ = read_target(self)
-        self.limits_ = self._with_floor(self._calibrate(rows), rows)
-        self._warn_of_few_rows()
-        return self
+        self,
+        score: Score,
+        rows: CalibrationRows,
+        temperature: float,
+        inputs: CalibrationInputs,
+        *,
+        out_of_fold: bool = False,
+        given: Given | None = None,
+    ) -> Fit:
+        """Calibrate the method on rows; return the whole fit, ready to be assigned."""
+        own = self._own_parameters(score, rows.n_classes, rows.class_names)
+        method = type(self)(**own)  # its parameters are our own
+        shares = method._target_shares(rows)
+        if shares is not None:
+            check_target(shares, rows.class_counts)
+        scored = rows.scored_by(score.with_counts(rows.class_counts, rows.class_names))
+        result = method._calibrate(scored)
+        if len(result) != 2 or not isinstance(result[1], self._State):
+            raise TypeError(
+                f"{type(self).__name__}._calibrate must return thresholds and "
+                f"{self._State.__name__}. Got {result!r}."
+            )
+        thresholds, state = result
+        if self.floor is not None:
+            thresholds = method._with_floor(thresholds, scored)
+        given = Given.of(self) if given is None else given
+        fit = Fit(own, rows, thresholds, state, temperature, inputs, out_of_fold, given)
+        method._check_fit(fit)
+        self._warn_of_few_rows(fit)
+        return fit
+
+    def _adopt(self, fit: Fit, score: Score) -> None:
+        """Take a fit that was read from a file, if it is one of this predictor."""
+        rows = fit.rows
+        own = self._own_parameters(score, rows.n_classes, rows.class_names)
+        type(self)(**own)._check_fit(fit)
+        fit = replace(fit, parameters=own, given=Given.of(self))
+        _ = fit.rule  # raises if the score does not fit the classes
+        self.fit_ = fit
+
+    def _class_alpha(self, rows: CalibrationRows) -> ClassAlpha:
+        """Return the target miscoverage of each class."""
+        return ClassAlpha.of(self.alpha, rows.class_names, rows.n_classes, type(self).__name__)
+
+    def _target_shares(self, rows: CalibrationRows) -> FloatArray | None:
+        """Return the shares (K,) of the target prevalence; None without one."""
+        target = self._option("target_prevalence")
+        return None if target is None else target_shares(target, rows.n_classes, rows.class_names)
+
+    def _class_weights(self, rows: CalibrationRows) -> FloatArray | None:
+        """Return the weight of a row of each class (K,); None without a target prevalence."""
+        shares = self._target_shares(rows)
+        return None if shares is None else class_weights(shares, rows.class_counts)
 
     def _warn_of_large_alpha(self) -> None:
         """Warn of an alpha that seems to be the coverage."""
@@ -217,47 +482,32 @@ class BasePredictor(MethodContract):
             )
 
     def _with_floor(self, thresholds: Thresholds, rows: CalibrationRows) -> Thresholds:
-        """Raise the thresholds to CLASSWISE's at 1 - floor, of classes with enough rows for it.
+        """Raise the thresholds to the class's own score that the floor guarantees coverage with."""
+        return self._floor.raised(thresholds, rows, self._class_alpha(rows))
 
-        A larger threshold only enlarges sets, so the guarantee of CLASSWISE at that level holds.
-        """
-        self.floor_thresholds_ = None
-        if self.floor is None:
-            return thresholds
+    @property
+    def _floor(self) -> Floor:
+        """The guarantee of every class; RC3P's sets have two conditions."""
+        return Floor(self.floor, 2 if "ranks" in self.needs else 1)
 
-        def quantiles(values: FloatArray) -> FloatArray:
-            own = GroupedScores.sort(values, rows.labels, self.n_classes_)
-            found = own.quantiles(self.floor_share)
-            return found if self.strict_floor else np.where(self.below_floor_, -np.inf, found)
-
-        self.floor_thresholds_ = quantiles(rows.scores)
-        ranks = None if rows.ranks is None else quantiles(rows.ranks.astype(np.float64))
-        return self._raised(thresholds, ranks)
-
-    def _raised(self, thresholds: Thresholds, rank_floor: FloatArray | None = None) -> Thresholds:
-        if self.floor_thresholds_ is None:
-            return thresholds
-        return thresholds.at_least(self.floor_thresholds_, rank_floor)
-
-    def _warn_of_few_rows(self) -> None:
+    def _warn_of_few_rows(self, fit: Fit) -> None:
         """Warn of classes that are always included, and of classes without rows."""
-        absent, rank_limit = self.class_counts_ == 0, self.limits_.rank_limit
-        few = 0
-        if len(self.thresholds_) == self.n_classes_ and rank_limit is None:
-            few = int((np.isinf(self.thresholds_) & ~absent).sum())
-        if few:
-            terms = f"alpha = {self.class_alpha}"
-            if self.confidence is not None:
-                least = self.row_needs().least
-                terms += f" and confidence = {self.confidence}, which takes {least}"
+        is_absent, n_classes = fit.rows.class_counts == 0, fit.n_classes
+        if fit.thresholds.rank_limit is None:
+            n_few = int((np.isinf(fit.thresholds.upper) & ~is_absent).sum())
+            if n_few:
+                confidence, terms = self._option("confidence"), f"alpha = {fit.alpha}"
+                if confidence is not None:
+                    least = Needs.at(fit.alpha.typical, confidence).least
+                    terms += f" and confidence = {confidence}, which takes {least}"
+                warn_caller(
+                    f"{n_few} of {n_classes} classes have calibration examples, but too few for a "
+                    f"finite threshold at {terms}; they are always included."
+                )
+        if is_absent.any():
             warn_caller(
-                f"{few} of {self.n_classes_} classes have calibration examples, but too few for a "
-                f"finite threshold at {terms}; they are always included."
-            )
-        if absent.any():
-            warn_caller(
-                f"{int(absent.sum())} of {self.n_classes_} classes have no calibration examples"
-                f"{some_names(self.class_names_, absent)}; {self.missing_class_note}."
+                f"{int(is_absent.sum())} of {n_classes} classes have no calibration examples"
+                f"{some_names(fit.class_names, is_absent)}; {self._missing_class_note}."
             )
 
     # ---- updating ----------------------------------------------------------------------------
@@ -293,41 +543,28 @@ class BasePredictor(MethodContract):
         >>> parts.thresholds_ == StandardPredictor(alpha=0.5).fit(p, [0, 1, 0, 1]).thresholds_
         array([ True,  True])
         """
-        source = align_to_calibration(self, probabilities, labels, ids)
-        require_labels(source, "Updating")
-        old, first = self._kept_rows()
-        has_ids = source.ids is not None
-        if first is None and not has_ids:
+        fit = self._current_fit()
+        old = fit.rows
+        if self.temperature == FIT or not old.of_base:
             raise InputError(
-                f"The new rows must have ids, because the calibration rows have. Got none with "
-                f"{source.name}; pass 'ids' (--ids on the command line)."
+                f"This {self.method!r} predictor cannot be updated, because its rows have a "
+                "fitted temperature, or scores that depend on the class counts; calibrate again "
+                "on all rows."
             )
-        if first is not None and has_ids:
-            source.ignores_ids = True
-            warn_caller(
-                f"The ids of {source.name} are ignored, because the calibration rows have none; "
-                "to keep ids, calibrate again on all rows with ids."
-            )
-        source.offset = first or 0
-        new = base_rows(self, source, None, None, executor)
-        if first is not None:
-            new = new._replace(ids=places(first, first + len(new.scores)))
-        rows = old.followed_by(new)
-        first_kept = 0
-        if since is not None:
-            found = np.flatnonzero(rows.ids == row_ids([since], 1)[0])
-            if not len(found):
-                raise InputError(f"'since' must be the id of one of the rows. Got {since!r}.")
-            first_kept = int(found[0])
-        if window is not None:
-            n_kept = whole_number(window, "window", "partial_fit", 1)
-            first_kept = max(first_kept, len(rows.ids) - n_kept)
-        known = self._known_with(source, rows.labels, len(old.labels), first_kept)
-        rows = rows.take(slice(first_kept, None))
-        if first is None:
-            warn_of_repeated_ids(rows.ids)
-        self.class_names_ = self.class_names_ or source.class_names
-        return self._refit(rows, *known, by_place=first is not None)
+        source = fit.open(probabilities, labels, ids)
+        require_labels(source, "Updating")
+        rows, inputs = appended(
+            fit.rows,
+            fit.inputs,
+            source,
+            fit.rule.scoring.for_input(source.logits),
+            self.needs,
+            executor,
+            window=window,
+            since=since,
+        )
+        self.fit_ = self._refit(fit, rows, inputs)
+        return self
 
     def with_alpha(self, alpha: Any) -> Self:
         """Return this predictor at another alpha, refitted to the calibration rows that it keeps.
@@ -339,184 +576,166 @@ class BasePredictor(MethodContract):
         >>> StandardPredictor(alpha=0.5).fit(p, [0, 1, 0, 1]).with_alpha(0.25).thresholds_
         array([0.625, 0.625])
         """
-        require_fitted(self)
-        rows, first = self._kept_rows()
-        other = copy(self).set_params(alpha=alpha)
+        fit = self._current_fit()
+        other = self.with_params(alpha=alpha)
         other._check_parameters()
         other._warn_of_large_alpha()
-        known = self.fingerprints_, self.row_sample_, self.row_sample_limit_
-        return other._refit(rows, *known, by_place=first is not None)
+        other.fit_ = other._refit(fit, fit.rows, fit.inputs, alpha=alpha)
+        return other
 
     def _refit(
-        self,
-        rows: CalibrationRows,
-        fingerprints: list[list[Any]],
-        row_sample: IntArray | None,
-        row_sample_limit: int | None,
-        *,
-        by_place: bool,
-    ) -> Self:
-        """Fit to rows with base scores; keep class names and fingerprints."""
-        n_classes, names, out_of_fold = self.n_classes_, self.class_names_, self.out_of_fold_
-        self._fit_rows(with_scores(self, rows, n_classes, names), n_classes, names)
-        self._keep_rows(rows, by_place=by_place)
-        self.fingerprints_, self.out_of_fold_ = fingerprints, out_of_fold
-        self.row_sample_, self.row_sample_limit_ = row_sample, row_sample_limit
-        return self
-
-    def _known_with(
-        self, source: Source, labels: IntArray, n_old: int, first: int
-    ) -> tuple[list[list[Any]], IntArray, int]:
-        """Return fingerprints, row sample and its limit of all inputs, from row `first` on.
-
-        An input is known while any of its rows is kept; so are all rows as one input.
-        """
-        read, n_classes, known = source.rows_read, self.n_classes_, list(self.fingerprints_)
-        if known:
-            of_all = known[0][0][:16] + f"{sum_of(0, labels, n_classes):016x}"
-            known.insert(0, [of_all, len(labels)])
-        own = read._replace(total=sum_of(0, labels[n_old:], n_classes))
-        known.append([own.hexdigest(), len(labels)])
-        sample = read.sample.view(np.int64) + np.array([0, n_old - source.offset])
-        limit = read.limit
-        if self.row_sample_ is not None and self.row_sample_limit_ is not None:
-            sample = np.concatenate([self.row_sample_, sample])
-            limit = min(limit, self.row_sample_limit_)
-        sample = sample - np.array([0, first])
-        kept = (sample[:, 1] >= 0) & (sample[:, 0].view(np.uint64) <= np.uint64(limit))
-        return [[text, end - first] for text, end in known if end > first], sample[kept], limit
-
-    def own_scores(self) -> GroupedScores | None:
-        """Return the calibration scores of each class, sorted, as the rule compares them."""
-        if self.kept_scores_ is None or self.kept_labels_ is None:
-            return None
-        return GroupedScores.sort(self.kept_scores_, self.kept_labels_, self.n_classes_)
-
-    def _keep_rows(self, rows: CalibrationRows, *, by_place: bool) -> None:
-        """Keep rows with their base scores."""
-        if rows.groups is not None:
-            return
-        self.kept_scores_, self.kept_values_ = rows.scores, rows.label_values
-        self.kept_labels_ = rows.labels.astype(np.int64, copy=False)
-        ids = rows.ids.astype(np.uint64, copy=False).view(np.int64)
-        self.kept_ids_ = ids[:1].copy() if by_place else ids
-        self.kept_ranks_ = None if rows.ranks is None else rows.ranks.astype(np.int64, copy=False)
-
-    def _kept_rows(self) -> tuple[CalibrationRows, int | None]:
-        """Return the kept rows and the place of the next one; None if rows go by ids."""
-        scores, labels, ids = self.kept_scores_, self.kept_labels_, self.kept_ids_
-        if scores is None or labels is None or ids is None:
-            raise InputError(
-                f"This {self.method!r} predictor cannot be updated, because it keeps no "
-                "calibration rows: these have groups, a fitted temperature, or scores that depend "
-                "on the class counts; calibrate again on all rows."
-            )
-        first, keys = None, ids.view(np.uint64)
-        if not len(ids) == len(scores) > 1:
-            first = int(ids[0]) + len(scores)
-            keys = places(int(ids[0]), first)
-        kept = CalibrationRows(
-            scores, labels, keys, self.kept_ranks_, label_values=self.kept_values_
+        self, fit: Fit, rows: CalibrationRows, inputs: CalibrationInputs, **changed: Any
+    ) -> Fit:
+        """Calibrate on other rows, or with another alpha; otherwise as for the fit."""
+        method = type(self)(**(dict(fit.parameters) | changed))
+        return method._fit_rows(
+            method._check_parameters(),
+            rows,
+            fit.temperature,
+            inputs,
+            out_of_fold=fit.out_of_fold,
+            given=Given.of(self),
         )
-        return kept, first
+
+    # ---- the fit -----------------------------------------------------------------------------
+
+    @property
+    def _any_fit(self) -> Fit:
+        """The fit, also if parameters were changed after it."""
+        try:
+            return self.fit_
+        except AttributeError:
+            raise NotFittedError(
+                f"This {type(self).__name__} is not calibrated yet; call 'fit' with calibration "
+                "probabilities and labels first."
+            ) from None
+
+    def _current_fit(self) -> Fit:
+        """Return the fit; raise if there is none, or if a parameter was changed after it."""
+        attributes = vars(self)
+        fit: Fit = attributes.get("fit_") or self._any_fit
+        given = fit.given
+        values = given.read(attributes)
+        try:
+            if values == given.values:  # one comparison; the same object is equal
+                return fit
+        except ValueError:  # arrays have no truth value
+            pass
+        for name, now, then in zip(self._parameter_names(), values, given.values, strict=True):
+            if not _is_same(now, then):
+                remedy = "; 'with_alpha' changes alpha without data" if name == "alpha" else ""
+                raise InputError(
+                    f"'{name}' of this {type(self).__name__} must be that of its fit, {then!r}. "
+                    f"Got {now!r}; call 'fit' again{remedy}."
+                )
+        return fit
+
+    def _from_fit(self, make: Callable[[Any, CalibrationRows, Any], Value]) -> Value:
+        """Return what a function of the method, rows and state derives; made when first needed.
+
+        It is called with the parameters of the fit, which users cannot change.
+        """
+        fit = self._current_fit()
+        return fit.once(
+            make.__qualname__,
+            lambda: make(type(self)(**fit.parameters), fit.scored_rows, fit.state),
+        )
+
+    @property
+    def thresholds_(self) -> FloatArray:
+        """The threshold of each class (K,); with `exact` the upper one of two."""
+        return self._any_fit.thresholds.upper
+
+    @property
+    def class_counts_(self) -> IntArray:
+        """The number of calibration rows of each class (K,)."""
+        return self._any_fit.rows.class_counts
+
+    @property
+    def class_names_(self) -> tuple[str, ...] | None:
+        """One name per class, or None."""
+        return self._any_fit.class_names
+
+    @property
+    def n_classes_(self) -> int:
+        """The number of classes."""
+        return self._any_fit.n_classes
+
+    @property
+    def n_calibration_(self) -> int:
+        """The number of calibration rows."""
+        return len(self._any_fit.rows)
+
+    @property
+    def alpha_(self) -> FloatArray:
+        """The target miscoverage of each class (K,)."""
+        return self._any_fit.alpha.floats
+
+    @property
+    def score_(self) -> Score:
+        """The score, with what the calibration labels decide filled in."""
+        return self._any_fit.rule.scoring.score
+
+    @property
+    def temperature_(self) -> float:
+        """The temperature that was given, or the one that was fitted."""
+        return self._any_fit.temperature
 
     # ---- prediction --------------------------------------------------------------------------
 
-    def rule(self, *, logits: bool | None = None, groups: Any = None) -> SetRule:
-        """Build the frozen rule that turns rows and ids into sets.
+    def rule(self, *, logits: bool | None = None) -> SetRule:
+        """Return the frozen rule that turns rows and ids into sets.
 
         `logits` states whether rows are logits. By default `from_logits` does, and the rule
         rejects probabilities where it expects logits.
         """
-        require_fitted(self)
-        self._check_groups(groups)
-        return self._rule(self.limits_, logits)
-
-    def _rule(self, limits: Thresholds, logits: bool | None) -> SetRule:
-        score = self.score_
-        limits = score.base_thresholds(limits)
-        scoring = self.bound_score(logits, score)
-        return SetRule(scoring, limits, self.allow_empty, self.class_names_)
-
-    def _are_few(self, values: Any) -> bool:
-        """Return whether this is an array or tensor that is small enough for one thread."""
-        if "row groups" in self.needs:
-            return False
-        if type(values) is not np.ndarray:
-            if not hasattr(values, "detach"):
-                return False
-            values = to_numpy(values)
-        is_few = values.ndim == 2 and 0 < values.size <= FEW_ELEMENTS
-        has_classes = is_few and values.shape[1] == getattr(self, "n_classes_", 0)
-        return has_classes and values.dtype in FLOAT_TYPES
-
-    @cached_property
-    def _few_rule(self) -> SetRule:
-        """The rule for a few rows: built once, until an attribute is set."""
-        return self.rule()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set a parameter or fitted attribute, for which a rule is built again."""
-        super().__setattr__(name, value)
-        vars(self).pop("_few_rule", None)
-        if name in ("alpha", "class_names_", "n_classes_"):
-            vars(self).pop("class_alpha", None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out of copies and pickles what is built when needed."""
-        built = ("_few_rule", "class_alpha")
-        return {name: value for name, value in vars(self).items() if name not in built}
+        return self._current_fit().rule.for_input(logits)
 
     def predict_set(
-        self, probabilities: Any, *, ids: Any = None, groups: Any = None, executor: Any = None
+        self, probabilities: Any, *, ids: Any = None, executor: Any = None
     ) -> PredictionSets:
         """Compute the prediction set of each row, the most probable class first.
 
         Parameters
         ----------
-        probabilities, groups, executor
+        probabilities, executor
             As in `fit`. The sets keep the index of a pandas frame for `to_pandas`.
         ids
             (N,) stable row ids; the same id always gets the same random choices. Without ids,
             equal rows that are passed one at a time share theirs.
         """
-        if executor is None and groups is None and self._are_few(probabilities):
-            return self._few_rule.predict_set(probabilities, ids)
-        blocks = self.predict_set_blocks(probabilities, ids=ids, groups=groups, executor=executor)
+        fit = self._current_fit()
+        few = None if executor is not None else _few_rows(probabilities, fit.rows.n_classes)
+        if few is not None:
+            return fit.rule.few_sets(few, ids)
+        blocks = self.predict_set_blocks(probabilities, ids=ids, executor=executor)
         return PredictionSets.concatenate(blocks).indexed_like(probabilities)
 
     def predict_set_blocks(
-        self, probabilities: Any, *, ids: Any = None, groups: Any = None, executor: Any = None
+        self, probabilities: Any, *, ids: Any = None, executor: Any = None
     ) -> Iterator[PredictionSets]:
         """Yield the prediction sets block by block; on an executor, part by part."""
-        source = align_to_calibration(self, probabilities)
-        sets = self.rule(logits=source.logits, groups=groups).sets
-        return map_source(source, ids, sets, PredictionSets.concatenate, executor)
+        fit = self._current_fit()
+        source = fit.open(probabilities, ids=ids, read_labels=False)
+        sets = fit.rule.for_input(source.logits).sets
+        return map_source(source, sets, PredictionSets.concatenate, executor)
 
-    def predict_p(self, probabilities: Any, *, ids: Any = None, groups: Any = None) -> FloatArray:
+    def predict_p(self, probabilities: Any, *, ids: Any = None) -> FloatArray:
         """Compute the conformal p-value of each class in each row (N, K).
 
         The set at level alpha is {y : p > alpha}, for every alpha; a floor may add classes to it.
         """
-        source = align_to_calibration(self, probabilities)
-        self._check_groups(groups)
-        function = self._p_function(source, groups)
-        return np.concatenate(list(map_source(source, ids, function)))
+        fit = self._current_fit()
+        source = fit.open(probabilities, ids=ids, read_labels=False)
+        function = partial(self._p_block, fit.rule.scoring.for_input(source.logits))
+        return np.concatenate(list(map_source(source, function)))
 
-    def _p_function(
-        self, source: Source, groups: Any
-    ) -> Callable[[Block, Array | None], FloatArray]:
-        """Return the function from a block and its ids to p-values."""
-        return partial(self._p_block, self.bound_score(source.logits, self.score_))
-
-    def _p_block(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:
-        scores = scoring.matrix(block, scoring.draws(block, ids))
-        own_share = self._own_share(scoring, block, ids)
+    def _p_block(self, scoring: BoundScore, block: Block) -> FloatArray:
+        scores = scoring.matrix(block, scoring.draws(block))
+        own_share = np.ones(len(block.rows))
+        if self.exact:  # a row itself counts at random
+            own_share -= scoring.rank_draws(block)
         return self._p_values(scores, np.arange(self.n_classes_), own_share)
-
-    def _own_share(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:
-        """Return how much a row itself counts (n,): 1, or at random."""
-        return 1.0 - scoring.rank_draws(block, ids) if self.exact else np.ones(len(block.rows))
 
     def evaluate(
         self,
@@ -524,7 +743,6 @@ class BasePredictor(MethodContract):
         labels: Any = None,
         *,
         ids: Any = None,
-        groups: Any = None,
         executor: Any = None,
         top: int | None = None,
     ) -> CoverageReport:
@@ -534,24 +752,25 @@ class BasePredictor(MethodContract):
 
         Parameters
         ----------
-        probabilities, labels, ids, groups, executor
+        probabilities, labels, ids, executor
             As in `fit`.
         top
             Also measure sets cut to this many most probable classes (``at_top``).
         """
-        source = align_to_calibration(self, probabilities, labels, ids, allow_unknown=True)
+        fit = self._current_fit()
+        source = fit.open(probabilities, labels, ids, allow_unknown=True)
         require_labels(source, "Evaluation")
         if top is not None:
             whole_number(top, "top", "evaluate", 1)
-        rule = self.rule(logits=source.logits, groups=groups)
-        count = partial(count_block, rule, self.score_edges_, top)
+        count = partial(count_block, fit.rule.for_input(source.logits), fit.score_bins[0], top)
         finish = EvaluationCounts.abridged
-        counts = fold_source(source, ids, count, merge_counts, finish, executor)
-        return self.coverage_report(source, *counts)
+        counts, read = fold_source(source, count, merge_counts, finish, executor)
+        return self._coverage_report(source, read, *counts)
 
-    def coverage_report(
+    def _coverage_report(
         self,
         source: Source,
+        read: Fingerprint,
         tally: Tally,
         confusions: Confusions,
         histogram: IntArray | None = None,
@@ -560,42 +779,117 @@ class BasePredictor(MethodContract):
         """Make the report on rows of a source that have been read and counted."""
         if not tally.rows.any():
             raise source.no_known_label()
+        fit = self._current_fit()
         about = {"class_names": source.class_names, "calibration_counts": self.class_counts_}
         about |= self._about_classes()
-        report = CoverageReport.from_tally(tally, self.class_alpha, confusions=confusions, **about)
+        report = CoverageReport.from_tally(tally, fit.alpha, confusions=confusions, **about)
         if cut is not None:
-            at_top = CoverageReport.from_tally(cut, self.class_alpha, **about)
+            at_top = CoverageReport.from_tally(cut, fit.alpha, **about)
             report = replace(report, at_top=at_top)
-        found = shift_warnings(self, report, source, histogram)
-        for warning in found:
-            warn_caller(warning)
-        return replace(report, data_warnings=tuple(found))
+        mismatch = label_mismatch(source, read, fit.rule.scoring.for_input(source.logits))
+        if mismatch is not None:
+            warn_caller(mismatch, MismatchWarning)
+            return replace(report, labels_fit=False, data_warnings=(mismatch,))
+        messages = shift_warnings(self, report, read, histogram)
+        for message in messages:
+            warn_caller(message)
+        return replace(report, data_warnings=tuple(messages))
 
-    def _about_classes(self) -> dict[str, Any]:
-        """Return what a report shows of each class next to its counts."""
-        return {"thresholds": self.thresholds_}
+    # ---- guarantees and explanations ---------------------------------------------------------
+
+    @property
+    def guarantees_(self) -> FloatArray:
+        """The guaranteed coverage of each class (K,), on average over calibration sets; 0 if none.
+
+        A threshold that is at least the k-th smallest of the class's own n calibration scores
+        covers the class with probability k/(n+1) or more.
+        """
+        fit = self._current_fit()
+        if fit.out_of_fold:
+            return np.zeros(fit.n_classes)
+        by_floor = self._floor.guarantees(fit.rows.class_counts, fit.alpha)
+        return np.maximum(self._own_guarantees(), by_floor)
+
+    @property
+    def guarantee_text(self) -> str:
+        """The guarantee of this predictor, as `info` and the report show it."""
+        fit = self._current_fit()
+        if fit.out_of_fold:
+            return wording.OUT_OF_FOLD
+        sentences = [self._method_guarantee()]
+        if fit.target_shares is not None:
+            sentences.append(wording.FOR_TARGET)
+        if not fit.alpha.is_one:
+            sentences.append(f"Alpha is {fit.alpha}.")
+        return " ".join(sentences)
+
+    def _method_guarantee(self) -> str:
+        """State the guarantee of the method, and that of the floor."""
+        fit, confidence = self._current_fit(), self._option("confidence")
+        share = None if confidence is None else wording.as_percent(confidence)
+        guarantee = self._guarantor().guarantee
+        if not isinstance(guarantee, str):
+            guarantee = guarantee(Terms(share, fit.alpha.is_one, self.floor is not None))
+        floor = self._floor.sentence(self.guarantees_ == 0, fit.alpha, fit.class_names)
+        return f"{guarantee} {floor}".rstrip()
+
+    def _guarantor(self) -> type[BasePredictor]:
+        """Return the method whose guarantee holds."""
+        return type(self)
+
+    def _set_by_floor(self) -> Array:
+        """Return whether the floor sets a class's threshold (K,)."""
+        fit = self._current_fit()
+        ranks = self._floor.ranks(fit.rows.class_counts, fit.alpha)
+        return (ranks > 0) & (fit.scored_rows.by_class.at_ranks(ranks) == fit.thresholds.upper)
+
+    def _row_needs(self) -> Needs:
+        """Return how many rows a threshold takes."""
+        return Needs.at(self._current_fit().alpha.typical, self._option("confidence"))
+
+    def _group_ranks(self, counts: IntArray) -> IntArray:
+        """Return the rank of each group's threshold among its scores; 0 where none decides."""
+        alpha = self._current_fit().alpha
+        if self._option("target_prevalence") is not None or not alpha.is_one:
+            return 0 * counts
+        return conformal_ranks(counts, alpha.typical, self._option("confidence"))
 
     def explain(self, report: CoverageReport, class_index: int) -> Explanation:
         """Explain a class's threshold and, if it is undercovered, why and what to try."""
         sharing, n = self._sharing(), int(self.class_counts_[class_index])
         rows = f"{n:,} calibration example{'' if n == 1 else 's'}"
         view = report.class_view(class_index)
+        origin = sharing.origin(class_index) if sharing else self._origin.format(rows=rows)
+        if self._set_by_floor()[class_index]:
+            rank = self._floor.ranks(self.class_counts_, self._current_fit().alpha)[class_index]
+            origin = f"Its guarantee sets the threshold: the score of rank {rank} among its {rows}."
         return Explanation(
             view.name,
             view.threshold,
-            sharing.origin(class_index) if sharing else self.origin.replace(CALIBRATION_ROWS, rows),
+            float(self.guarantees_[class_index]),
+            origin,
             {name: float(shares[class_index]) for name, shares in self._weights().items()},
             self._cause(np.array([class_index])),
         )
 
-    def _check_groups(self, groups: Any) -> None:
-        needed = "row groups" in self.needs
-        if needed and groups is None:
-            raise InputError(
-                f"{type(self).__name__} needs 'groups', one name or number per row. Got none."
-            )
-        if groups is not None and not needed:
-            raise InputError(
-                f"'groups' must be None for the method {self.method!r}, whose thresholds do not "
-                "depend on groups of rows; the method 'row-grouped' does."
-            )
+
+def _is_same(first: Any, second: Any) -> bool:
+    """Return whether two values of a parameter are the same, also if they are arrays."""
+    if first is second:
+        return True
+    try:
+        return bool(np.shape(first) == np.shape(second) and np.all(first == second))
+    except (TypeError, ValueError):
+        return False
+
+
+def _few_rows(values: Any, n_classes: int) -> Array | None:
+    """Return an array or tensor (n, K) that is small enough for one thread; otherwise None."""
+    if type(values) is not np.ndarray:
+        if not hasattr(values, "detach"):
+            return None
+        values = to_numpy(values)
+    shape: tuple[int, ...] = values.shape
+    if len(shape) != 2 or shape[1] != n_classes or not 0 < values.size <= FEW_ELEMENTS:
+        return None
+    return values if values.dtype in FLOAT_TYPES else None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from evencover.arrays import IntArray
-from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.groups import Grouping, GroupPredictor
+from evencover.predictors import wording
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.groups import GroupPredictor
+from evencover.quantiles import GroupedScores
 
 
 class ClasswisePredictor(GroupPredictor):
@@ -24,7 +26,7 @@ class ClasswisePredictor(GroupPredictor):
     ----------
     confidence
         As for `StandardPredictor`.
-    alpha, score, exact, allow_empty, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, temperature, random_state
         As for every predictor.
 
     >>> p = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]
@@ -33,32 +35,17 @@ class ClasswisePredictor(GroupPredictor):
     """
 
     method: ClassVar[str] = "classwise"
-    depends_on_prevalence: ClassVar[bool] = False
     summary: ClassVar[str] = "one threshold per class, from the class's own examples alone"
-    guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed for every class, on average over calibration sets. "
-        "With few calibration examples, the coverage of a class varies widely between "
-        "calibration sets."
-    )
-    own_examples_only: ClassVar[bool] = True
-    confident_guarantee: ClassVar[str] = (
-        "The coverage of each class is at least 1 - alpha in at least {confidence} of all "
-        "calibration sets."
-    )
-    missing_class_note: ClassVar[str] = "classwise always includes them"
+    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.classwise_guarantee)
+    _depends_on_prevalence: ClassVar[bool] = False
+    _own_examples_only: ClassVar[bool] = True
+    _missing_class_note: ClassVar[str] = "classwise always includes them"
 
-    def _group(self, rows: CalibrationRows) -> Grouping:
-        own = np.arange(self.n_classes_)
-        return rows.by(own), own, rows
+    def _group(
+        self, rows: CalibrationRows, state: Any
+    ) -> tuple[GroupedScores, IntArray, CalibrationRows]:
+        return rows.by_class, np.arange(rows.n_classes), rows
 
     def _cause(self, under: IntArray) -> str:
-        alpha = float(self.class_alpha.typical)
-        typical = int(np.median(self.class_counts_[under]))
-        spread = 200 * np.sqrt(alpha * (1 - alpha) / (typical + 2))
-        cause = (
-            f"Each class has its own threshold. With {typical:,} calibration examples (the median "
-            f"here), its coverage varies by about ±{spread:.0f} points."
-        )
-        if spread >= 4:
-            return f"{cause} Pooled reduces this by borrowing from other classes."
-        return f"{cause} A larger shortfall suggests a distribution shift."
+        alpha = float(self._current_fit().alpha.typical)
+        return wording.classwise_cause(self.class_counts_[under], alpha)

@@ -12,19 +12,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
-from evencover.errors import warn_caller
-from evencover.predictors.explanation import (
-    ONE_THRESHOLD,
-    Details,
-    Sharing,
-    company,
-    enough_for_classwise,
-    some_of,
-)
-from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.groups import Grouping, GroupPredictor
-from evencover.predictors.method import ClassValues
-from evencover.predictors.state import kept
+from evencover.errors import InputError, warn_caller
+from evencover.predictors import wording
+from evencover.predictors.base import BasePredictor, ClassValues
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.fit import Fit
+from evencover.predictors.groups import GroupPredictor
+from evencover.predictors.standard import StandardPredictor
+from evencover.predictors.wording import Details, Sharing, company
 from evencover.quantiles import Alpha, GroupedScores, by_group, conformal_ranks, exact_fraction
 from evencover.validation import OPEN_SHARE, Check, unless, whole_number
 
@@ -203,6 +198,19 @@ def _cells(row: ClusterGuarantee) -> list[str]:
     return [number, *counts, seen, if_identical, f"{low} to {high}"]
 
 
+class ClusterState(NamedTuple):
+    """The cluster of each class (K,), gamma, and the number of rows that found the clusters."""
+
+    cluster_of_class: IntArray
+    gamma: float
+    n_clustering: int
+
+    @property
+    def n_clusters(self) -> int:
+        """The number of clusters, without the null cluster."""
+        return int(self.cluster_of_class.max()) + 1
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClusteredPredictor(GroupPredictor):
     """One threshold per cluster of classes.
@@ -231,7 +239,7 @@ class ClusteredPredictor(GroupPredictor):
         larger of the smallest class count and 1/alpha - 1.
     confidence, target_prevalence
         As for `StandardPredictor`.
-    alpha, score, exact, allow_empty, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, temperature, random_state
         As for every predictor.
 
     Attributes
@@ -251,90 +259,124 @@ class ClusteredPredictor(GroupPredictor):
 
     method: ClassVar[str] = "clustered"
     summary: ClassVar[str] = "one threshold per cluster of classes with similar scores"
-    guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed for each cluster of classes. A class has the "
-        "guarantee up to the distance of its scores from those of its cluster; classes with too "
-        "few examples to join a cluster have no guarantee."
-    )
-    confident_guarantee: ClassVar[str] = (
-        "The coverage of each cluster is at least 1 - alpha in at least {confidence} of all "
-        "calibration sets. A class has the guarantee up to the distance of its scores from those "
-        "of its cluster; classes with too few examples to join a cluster have no guarantee."
-    )
-    class_alpha_guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed for a class up to the distance of its scores from "
-        "those of its cluster; classes with too few examples to join a cluster have no "
-        "guarantee."
-    )
-    constraints: ClassVar[dict[str, Check]] = {
+    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.clustered_guarantee)
+    _State: ClassVar[Any] = ClusterState
+    _constraints: ClassVar[dict[str, Check]] = {
         "gamma": unless(("auto",), OPEN_SHARE),
         "n_clusters": unless(("auto",), partial(whole_number, low=1)),
     }
-    cause: ClassVar[str] = ONE_THRESHOLD
-    cluster_of_class_: IntArray = kept(int, "K")
-    n_clusters_: int = kept(int)
-    gamma_: float = kept(float)
-    guarantee_: tuple[ClusterGuarantee, ...] = kept(list)
+    _usual_cause: ClassVar[str] = wording.ONE_THRESHOLD
 
-    @property
-    def _alpha(self) -> Fraction:
-        """The alpha that clustering depends on."""
-        return self.class_alpha.typical
-
-    def _group(self, rows: CalibrationRows) -> Grouping:
-        gamma, n_clusters = automatic_parameters(self.class_counts_, self._alpha, self.gamma)
+    def _find_groups(self, rows: CalibrationRows) -> ClusterState:
+        alpha = self._class_alpha(rows).typical  # clustering depends on one alpha
+        gamma, n_clusters = automatic_parameters(rows.class_counts, alpha, self.gamma)
         if self.n_clusters != "auto":
             n_clusters = int(self.n_clusters)
-        clustering, proper = rows.split(floor(gamma * self.n_calibration_), self.random_state)
-        cluster_of_class, problem = self._cluster(clustering, n_clusters)
+        n_clustering = floor(gamma * len(rows))
+        clustering, _ = rows.split(n_clustering, self.random_state)
+        cluster_of_class, problem = self._cluster(clustering, n_clusters, alpha)
         if problem:
             warn_caller(
                 f"Clustering is not possible: {problem}. "
                 "All classes use the standard threshold of all calibration rows."
             )
-            gamma, proper = Fraction(0), rows
-        self.cluster_of_class_ = cluster_of_class
-        self.n_clusters_ = int(cluster_of_class.max()) + 1
-        self.gamma_ = float(gamma)
-        n_null = int(((cluster_of_class < 0) & (self.class_counts_ > 0)).sum())
-        if self.n_clusters_ and n_null:
+            return ClusterState(cluster_of_class, 0.0, 0)
+        n_null = int(((cluster_of_class < 0) & (rows.class_counts > 0)).sum())
+        if n_null:
             warn_caller(
-                f"{n_null} of {self.n_classes_} classes have fewer than {least_count(self._alpha)} "
+                f"{n_null} of {rows.n_classes} classes have fewer than {least_count(alpha)} "
                 "examples for clustering; they use the standard threshold."
             )
-        groups, group_of_class = cluster_groups(proper, cluster_of_class)
-        classes = rows.by(np.arange(self.n_classes_))
-        self.guarantee_ = cluster_guarantees(classes, groups, cluster_of_class)
-        return groups, group_of_class, proper
+        return ClusterState(cluster_of_class, float(gamma), n_clustering)
 
-    def _cluster(self, rows: CalibrationRows, n_clusters: int) -> tuple[IntArray, str | None]:
+    def _cluster(
+        self, rows: CalibrationRows, n_clusters: int, alpha: Fraction
+    ) -> tuple[IntArray, str | None]:
         """Return the cluster of each class, or all -1 and why there are no clusters."""
-        cluster_of_class = np.full(self.n_classes_, -1, dtype=np.int64)
+        cluster_of_class = np.full(rows.n_classes, -1, dtype=np.int64)
         if n_clusters < 2:
             return cluster_of_class, f"the number of clusters would be {n_clusters}"
-        groups = rows.by(np.arange(self.n_classes_))
-        large = np.flatnonzero(groups.counts >= least_count(self._alpha))
+        counts, least = rows.by_class.counts, least_count(alpha)
+        large = np.flatnonzero(counts >= least)
         if len(large) <= n_clusters:
-            least = least_count(self._alpha)
-            found = f"{len(large)} of {self.n_classes_} classes have at least {least} rows for it"
-            return cluster_of_class, f"{found}, and {n_clusters} clusters need more"
-        embedding = quantile_embedding(groups, self._alpha)[large]
+            return cluster_of_class, (
+                f"{len(large)} of {rows.n_classes} classes have at least {least} rows for it, and "
+                f"{n_clusters} clusters need more"
+            )
+        embedding = quantile_embedding(rows.by_class, alpha)[large]
         n_clusters = min(n_clusters, len(np.unique(embedding, axis=0)))
         if n_clusters < 2:
             return cluster_of_class, "all classes have the same score quantiles"
-        weights = np.sqrt(groups.counts[large])
+        weights = np.sqrt(counts[large])
         member = cluster_embeddings(embedding, weights, n_clusters, self.random_state)
         cluster_of_class[large] = member
         return cluster_of_class, None
 
-    def fitted_values(self) -> dict[str, Any]:
+    def _group(
+        self, rows: CalibrationRows, state: ClusterState
+    ) -> tuple[GroupedScores, IntArray, CalibrationRows]:
+        if not state.n_clusters:  # as STANDARD
+            same_alpha = self._class_alpha(rows).of_class
+            return rows.by(same_alpha), same_alpha, rows
+        _, proper = rows.split(state.n_clustering, self.random_state)
+        return *cluster_groups(proper, state.cluster_of_class), proper
+
+    def _check_fit(self, fit: Fit) -> None:
+        state: ClusterState = fit.state
+        clusters = np.unique(state.cluster_of_class)
+        clusters = clusters[clusters != -1]
+        if state.cluster_of_class.shape != (fit.n_classes,):
+            raise InputError("'cluster_of_class' must have one cluster per class.")
+        if not np.array_equal(clusters, np.arange(len(clusters))):
+            raise InputError("'cluster_of_class' must count the clusters from 0 on.")
+        if not (0 <= state.n_clustering < len(fit.rows) and 0 <= state.gamma < 1):
+            raise InputError("'n_clustering' must be a part of the calibration rows.")
+
+    @property
+    def cluster_of_class_(self) -> IntArray:
+        """The cluster of each class (K,), -1 for the null cluster."""
+        clusters: IntArray = self._any_fit.state.cluster_of_class
+        return clusters
+
+    @property
+    def n_clusters_(self) -> int:
+        """The number of clusters; 0 for the STANDARD fallback."""
+        n_clusters: int = self._any_fit.state.n_clusters
+        return n_clusters
+
+    @property
+    def gamma_(self) -> float:
+        """The fraction of rows used for clustering; 0 for the STANDARD fallback."""
+        gamma: float = self._any_fit.state.gamma
+        return gamma
+
+    @property
+    def guarantee_(self) -> tuple[ClusterGuarantee, ...]:
+        """One `ClusterGuarantee` per cluster, the null cluster last."""
+        return self._from_fit(ClusteredPredictor._guarantees)
+
+    def _guarantees(
+        self, rows: CalibrationRows, state: ClusterState
+    ) -> tuple[ClusterGuarantee, ...]:
+        _, proper = rows.split(state.n_clustering, self.random_state)
+        clusters, _ = cluster_groups(proper, state.cluster_of_class)
+        return cluster_guarantees(rows.by_class, clusters, state.cluster_of_class)
+
+    def _guarantor(self) -> type[BasePredictor]:
+        return type(self) if self.n_clusters_ else StandardPredictor
+
+    def _own_guarantees(self) -> FloatArray:
+        is_null = (self.cluster_of_class_ < 0) & (self.n_clusters_ > 0)
+        return np.where(is_null, 0.0, super()._own_guarantees())
+
+    def _fitted_values(self) -> dict[str, Any]:
         """Gamma and M: what was asked for, or what the paper's rule gave."""
         return {
             "gamma": self.gamma_ if self.gamma == "auto" else self.gamma,
             "M": self.n_clusters_ if self.n_clusters == "auto" else self.n_clusters,
         }
 
-    def details(self) -> Details:
+    def _details(self) -> Details:
         """Return the guarantee of each cluster (Proposition 3)."""
         return Details(
             "clusters",
@@ -351,15 +393,16 @@ class ClusteredPredictor(GroupPredictor):
     def _sharing(self) -> Sharing | None:
         if not self.n_clusters_:
             return super()._sharing()
-        sizes = np.bincount(self.group_of_class_, minlength=self.n_clusters_ + 1)
+        groups, n_clusters = self._groups, self.n_clusters_
+        sizes = np.bincount(groups.of_class, minlength=n_clusters + 1)
         whose = [
             f"of cluster {m}, which it shares with {company(int(sizes[m]))}"
-            for m in range(self.n_clusters_)
+            for m in range(n_clusters)
         ]
         whose.append("of all classes, because this class has too few to join a cluster")
-        reference = [f"the calibration examples of cluster {m}" for m in range(self.n_clusters_)]
+        reference = [f"the calibration examples of cluster {m}" for m in range(n_clusters)]
         reference.append("the calibration examples of all classes")
-        return Sharing(self.groups_, self.group_of_class_, whose, reference)
+        return Sharing(groups.scores, groups.of_class, whose, reference)
 
     def _class_facts(self) -> dict[str, list[str]]:
         if not self.n_clusters_:
@@ -369,26 +412,13 @@ class ClusteredPredictor(GroupPredictor):
     def _cause(self, under: IntArray) -> str:
         if not self.n_clusters_:
             return super()._cause(under)
-        counts, null = self.class_counts_[under], self.cluster_of_class_[under] < 0
-        sentences = []
-        if null.any():
-            enough = ceil(least_count(self._alpha) / max(self.gamma_, 0.01))
-            sentences.append(
-                f"{some_of(int(null.sum()), counts)} had too few calibration examples to join a "
-                f"cluster and use the standard threshold. About {enough} examples each would do."
-            )
-        if not null.all():
-            sentences.append(
-                f"{some_of(int((~null).sum()), counts)} share a threshold with easier classes. Try "
-                f"pooled, or more than {self.n_clusters_} clusters."
-            )
-        sentences.append(enough_for_classwise(counts[~null], self.row_needs()))
-        return " ".join(sentences).strip()
-
-    def _restore(self) -> None:
-        self.guarantee_ = tuple(
-            ClusterGuarantee._make(nan if value is None else value for value in row)
-            for row in self.guarantee_
+        least = least_count(self._current_fit().alpha.typical)
+        return wording.clustered_cause(
+            self.class_counts_[under],
+            self.cluster_of_class_[under] < 0,
+            self.n_clusters_,
+            ceil(least / max(self.gamma_, 0.01)),
+            self._row_needs(),
         )
 
 
@@ -399,9 +429,5 @@ def cluster_groups(
 
     Classes outside all clusters (-1) are compared with all classes: the STANDARD threshold.
     """
-    own = rows.by(cluster_of_class)
-    groups = GroupedScores(
-        np.concatenate([own.scores, np.sort(rows.scores)]),
-        np.append(own.offsets, len(own.scores) + len(rows.scores)),
-    )
+    groups = rows.by(cluster_of_class).with_all(rows.scores)
     return groups, np.where(cluster_of_class < 0, cluster_of_class.max() + 1, cluster_of_class)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, to_numpy
+from evencover.arrays import Array, IntArray, to_numpy
 from evencover.data.frames import index_of
 from evencover.data.join import RowValues, match
 from evencover.data.open import as_source
+from evencover.data.source import Source
 from evencover.errors import InputError, warn_caller
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.calibration import require_labels
 from evencover.predictors.registry import DEFAULT_METHOD, make_predictor
 
 # How unlikely a fold's coverage must be, over all folds, before it is reported.
@@ -40,8 +43,8 @@ def from_cross_val(
     Parameters
     ----------
     probabilities, labels
-        (N, K) out-of-fold probabilities, 0 for a class that a fold's model does not know, and the
-        (N,) class indices.
+        (N, K) out-of-fold probabilities and (N,) class indices. A class that is 0 in all rows of a
+        fold is unknown to its model, and its rows in the fold count as misses.
     folds
         (N,) the fold in which each row was held out, by name or number. A fold with deviating
         coverage gives a warning. A Series is joined to the rows as `labels` are.
@@ -67,12 +70,37 @@ def from_cross_val(
     names, number = np.unique(fold_of_row, return_inverse=True)
     if len(names) < 2:
         raise InputError(f"'folds' must name at least 2 folds. Got {len(names)}.")
-    fitted.fit(source)
+    require_labels(source, "Calibration")
+    is_miss = _unknown_to_fold(source, number)
+    trial = fit_with_misses(copy(fitted), source, is_miss, out_of_fold=True)
     # Looked at as new rows: the thresholds are common to all folds, so each covers about as much.
-    covered = fitted.predict_set(source).contains(source.labels)
+    covered = trial.predict_set(source).contains(source.labels) & ~is_miss
     _warn_of_odd_folds(covered, number, names)
-    fitted.out_of_fold_ = True
+    fitted.fit_ = trial.fit_
     return fitted
+
+
+def fit_with_misses(
+    predictor: BasePredictor, source: Source, is_miss: Array, *, out_of_fold: bool = False
+) -> BasePredictor:
+    """Fit to rows of which some (N,) have a label that the model cannot predict."""
+    score = predictor._check_parameters()
+    how: Any = {"is_miss": is_miss, "out_of_fold": out_of_fold}
+    predictor.fit_ = predictor._fit_source(score, source, **how)
+    return predictor
+
+
+def _unknown_to_fold(source: Source, fold_of_row: Array) -> Array:
+    """Return whether each label (N,) has probability 0 in all rows of its fold."""
+    largest = np.full((int(fold_of_row.max()) + 1, source.n_classes), -np.inf)
+    labels: list[IntArray] = []
+    for block in source.blocks():
+        assert block.labels is not None
+        folds = fold_of_row[block.start : block.start + len(block.rows)]
+        for fold in np.unique(folds):
+            largest[fold] = np.maximum(largest[fold], block.rows[folds == fold].max(axis=0))
+        labels.append(block.labels)
+    return largest[fold_of_row, np.concatenate(labels)] == (-np.inf if source.logits else 0)
 
 
 def warn_of_unstable_model(changed: float, of_folds: Sequence[Array], final: Array) -> None:
@@ -82,7 +110,7 @@ def warn_of_unstable_model(changed: float, of_folds: Sequence[Array], final: Arr
     fitted on them; `of_folds` and `final` are predicted classes of held-out rows. More data should
     bring the final model nearer to each of the others than these are to each other.
     """
-    apart = np.mean([(each != final).mean() for each in of_folds])
+    apart = np.mean([(classes != final).mean() for classes in of_folds])
     among = np.mean([(a != b).mean() for a, b in combinations(of_folds, 2)])
     if changed > MOST_DIFFERENT and apart > MOST_RELATIVE * among:
         warn_caller(

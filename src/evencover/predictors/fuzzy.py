@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import floor
-from typing import ClassVar
+from itertools import pairwise
+from math import ceil, floor
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
+from evencover.errors import InputError
+from evencover.predictors import wording
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.state import kept
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.fit import Fit
 from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_fraction
 from evencover.scores import make_score
+from evencover.sizes import at_once
 from evencover.validation import OPEN_SHARE, Check, real_number, unless
 
 # Classes whose weights are held at once, and bins that locate a quantile before it is counted.
-CLASSES_AT_ONCE, N_BINS = 256, 256
+CLASSES_AT_ONCE, N_BINS = at_once(256, 2), 256
+# Chebyshev nodes per interval, and the distance in standard deviations where a weight is 1e-30.
+N_NODES, REACH = 24, 11.76
+
+
+class FuzzyState(NamedTuple):
+    """The weighted quantile of each class (K,)."""
+
+    class_limits: FloatArray
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -46,7 +58,7 @@ class FuzzyPredictor(BasePredictor):
         approaches CLASSWISE, infinity STANDARD on the held-out rows.
     holdout
         Fraction of held-out rows, in (0, 1).
-    alpha, score, exact, allow_empty, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, temperature, random_state
         As for every predictor.
 
     Attributes
@@ -60,85 +72,143 @@ class FuzzyPredictor(BasePredictor):
 
     method: ClassVar[str] = "fuzzy"
     summary: ClassVar[str] = "each class borrows from classes of similar frequency"
-    guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed on average over all examples; no single class has a "
-        "guarantee."
-    )
-    cause: ClassVar[str] = (
-        "Each class borrows from classes of similar frequency, which may be easier."
-    )
-    missing_class_note: ClassVar[str] = "they borrow from the rarest classes"
-    constraints: ClassVar[dict[str, Check]] = {
+    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.fuzzy_guarantee)
+    _State: ClassVar[Any] = FuzzyState
+    _usual_cause: ClassVar[str] = wording.FUZZY_CAUSE
+    _missing_class_note: ClassVar[str] = "they borrow from the rarest classes"
+    _constraints: ClassVar[dict[str, Check]] = {
         "bandwidth": unless((np.inf,), partial(real_number, low=0, open_low=True)),
         "holdout": OPEN_SHARE,
     }
-    class_limits_: FloatArray = kept(float, "K")
-    held_out_: FloatArray = kept(float, "?")
 
-    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
-        n_held_out = floor(exact_fraction(self.holdout, name="holdout") * self.n_calibration_)
-        held_out, learning = rows.split(n_held_out, self.random_state)
-        alpha = self.class_alpha.typical
-        limits = weighted_quantiles(
-            learning.scores, learning.labels, self.n_classes_, self.bandwidth, alpha
+    def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, FuzzyState]:
+        _, learning = self._split(rows)
+        alpha, score = self._class_alpha(rows).typical, make_score(self.score)
+        quantiles = weighted_quantiles(
+            learning.scores, learning.labels, rows.n_classes, self.bandwidth, alpha
         )
-        self.class_limits_ = np.minimum(limits, make_score(self.score).maximum(self.n_classes_))
-        self.held_out_ = np.sort(held_out.scores - self.class_limits_[held_out.labels])
-        offsets = GroupedScores.one(self.held_out_).thresholds(
+        state = FuzzyState(np.minimum(quantiles, score.maximum(rows.n_classes)))
+        offsets = GroupedScores.one(self._held_out(rows, state)).thresholds(
             alpha, exact=self.exact, random_state=self.random_state
         )
-        offsets = offsets.of_classes(np.zeros(self.n_classes_, dtype=np.int64))
-        lower = None if offsets.lower is None else largest_within(self.class_limits_, offsets.lower)
-        return offsets._replace(
-            upper=largest_within(self.class_limits_, offsets.upper), lower=lower
-        )
+        offsets = offsets.of_classes(np.zeros(rows.n_classes, dtype=np.int64))
+        limits = state.class_limits
+        lower = None if offsets.lower is None else largest_within(limits, offsets.lower)
+        return offsets._replace(upper=largest_within(limits, offsets.upper), lower=lower), state
+
+    def _split(self, rows: CalibrationRows) -> tuple[CalibrationRows, CalibrationRows]:
+        """Split off the rows that are held out."""
+        n_held_out = floor(exact_fraction(self.holdout, name="holdout") * len(rows))
+        return rows.split(n_held_out, self.random_state)
+
+    def _held_out(self, rows: CalibrationRows, state: FuzzyState) -> FloatArray:
+        """Return how much the scores that are held out exceed their class's limit, sorted."""
+        held_out, _ = self._split(rows)
+        return np.sort(held_out.scores - state.class_limits[held_out.labels])
+
+    def _check_fit(self, fit: Fit) -> None:
+        limits = fit.state.class_limits
+        if limits.shape != (fit.n_classes,) or not np.isfinite(limits).all():
+            raise InputError("'class_limits' must be finite, one per class.")
+
+    @property
+    def class_limits_(self) -> FloatArray:
+        """l_y of each class (K,)."""
+        limits: FloatArray = self._any_fit.state.class_limits
+        return limits
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
-        n, excess = len(self.held_out_), scores - self.class_limits_[classes]
-        at_least = n - np.searchsorted(self.held_out_, excess)
+        held_out = self._from_fit(FuzzyPredictor._held_out)
+        n, excess = len(held_out), scores - self.class_limits_[classes]
+        at_least = n - np.searchsorted(held_out, excess)
         return np.asarray((at_least + own_share[:, None]) / (n + 1.0))
 
     def _level_rows(self) -> int:
-        return len(self.held_out_)
+        return len(self._from_fit(FuzzyPredictor._held_out))
 
 
 def weighted_quantiles(
     scores: FloatArray, labels: IntArray, n_classes: int, bandwidth: float, alpha: Alpha
 ) -> FloatArray:
-    """Compute each class's quantile at 1 - alpha of all scores, weighted by the kernel (K,)."""
-    order = np.lexsort((labels, scores))
-    scores, labels = scores[order], labels[order]
+    """Compute each class's quantile at 1 - alpha of all scores, weighted by the kernel (K,).
+
+    Bins of equal size locate the quantile, and the rows of one bin decide it. Classes of similar
+    frequency have kernels of similar width, so they share a condensed form of all others (see
+    `condense`), and the time is nearly linear in the number of classes.
+    """
     counts = np.bincount(labels, minlength=n_classes)
-    edges = np.linspace(0, len(scores), N_BINS + 1).astype(np.int64)  # of bins of equal size
-    bins = np.repeat(np.arange(N_BINS), np.diff(edges))
-    binned = np.bincount(labels * N_BINS + bins, minlength=n_classes * N_BINS)
-    up_to = np.cumsum(binned.reshape(n_classes, N_BINS), axis=1).astype(np.float64)
+    by_count = np.argsort(counts, kind="stable")
+    rank_of_class = np.empty(n_classes, dtype=np.int64)
+    rank_of_class[by_count] = np.arange(n_classes)
+    order = np.lexsort((labels, scores))
+    scores, ranks = scores[order], rank_of_class[labels[order]]
+    n_bins = max(1, min(N_BINS, len(scores)))
+    edges = np.linspace(0, len(scores), n_bins + 1).astype(np.int64)
+    bins = np.repeat(np.arange(n_bins), np.diff(edges))
+    binned = np.bincount(ranks * n_bins + bins, minlength=n_classes * n_bins)
+    up_to = np.cumsum(binned.reshape(n_classes, n_bins), axis=1).astype(np.float64)
+    roots = np.sqrt(counts[by_count] + 1.0)
     level = float(1 - exact_fraction(alpha)) * (1 - 1e-12)  # a sum may be a little short
     result = np.full(n_classes, np.inf)
-    for first, weights in _kernel_weights(counts, bandwidth):
-        mass = weights @ up_to
-        aim = level * (mass[:, -1] + 1)
-        for place, bin_of_aim in enumerate((mass < aim[:, None]).sum(axis=1)):
-            if bin_of_aim == N_BINS:
-                continue
-            inside = slice(edges[bin_of_aim], edges[bin_of_aim + 1])
-            before = mass[place, bin_of_aim - 1] if bin_of_aim else 0.0
-            running = before + np.cumsum(weights[place, labels[inside]])
-            step = min(int(np.searchsorted(running, aim[place])), len(running) - 1)
-            result[first + place] = scores[inside][step]
+    for start, stop in _of_similar_width(roots):
+        nodes, condensed = condense(up_to, roots[stop - 1] / bandwidth)
+        for first in range(start, stop, CLASSES_AT_ONCE):
+            last = min(first + CLASSES_AT_ONCE, stop)
+            positions, scales = np.arange(first, last) / n_classes, roots[first:last] / bandwidth
+            reach = REACH * bandwidth / roots[first]
+            low = np.searchsorted(nodes, positions[0] - reach)
+            near = slice(low, np.searchsorted(nodes, positions[-1] + reach, "right"))
+            mass = _kernel(positions, scales, nodes[near]) @ condensed[near]
+            aims = level * (mass[:, -1] + 1)
+            bin_of_aim = (mass < aims[:, None]).sum(axis=1)
+            for number in np.unique(bin_of_aim[bin_of_aim < n_bins]):
+                rows = slice(edges[number], edges[number + 1])
+                classes = np.flatnonzero(bin_of_aim == number)
+                weights = _kernel(positions[classes], scales[classes], ranks[rows] / n_classes)
+                before = mass[classes, number - 1] if number else np.zeros(len(classes))
+                running = before[:, None] + np.cumsum(weights, axis=1)
+                steps = (running < aims[classes, None]).sum(axis=1)
+                steps = np.minimum(steps, running.shape[1] - 1)
+                result[by_count[first + classes]] = scores[rows][steps]
     return result
 
 
-def _kernel_weights(counts: IntArray, bandwidth: float) -> Iterator[tuple[int, FloatArray]]:
-    """Yield the weights of rows of each class to some classes at a time."""
-    n_classes = len(counts)
-    place = np.empty(n_classes)
-    place[np.argsort(counts, kind="stable")] = np.arange(n_classes) / n_classes
-    for first in range(0, n_classes, CLASSES_AT_ONCE):
-        own = slice(first, first + CLASSES_AT_ONCE)
-        scale = np.sqrt(counts[own] + 1.0) / bandwidth
-        weights = np.exp(-0.5 * ((place[own, None] - place) * scale[:, None]) ** 2)
-        yield first, np.where(weights < 1e-30, 0.0, weights)  # subnormal numbers are slow
+def condense(up_to: FloatArray, scale: float) -> tuple[FloatArray, FloatArray]:
+    """Move the classes' counts (K, bins) to fewer nodes, which have the same sums.
+
+    A kernel that is no narrower than 1 / scale is a polynomial within an interval of twice that
+    width, up to a relative error below 1e-15. So sums over an interval's classes equal sums over
+    its Chebyshev nodes, with counts times Lagrange's basis. Returns the positions of the nodes, and
+    their counts; those of the classes if these are fewer.
+    """
+    n_classes = len(up_to)
+    n_intervals = max(1, ceil(scale / 2))
+    positions = np.arange(n_classes) / n_classes
+    if n_intervals * N_NODES >= n_classes:
+        return positions, up_to
+    angles = np.pi * (np.arange(N_NODES)[::-1] + 0.5) / N_NODES
+    interval = (np.arange(n_classes) * n_intervals) // n_classes
+    inside = 2 * (positions * n_intervals - interval) - 1  # in [-1, 1]
+    degrees = np.arange(N_NODES)
+    terms = np.cos(degrees * np.arccos(inside.clip(-1, 1))[:, None])
+    terms[:, 1:] *= 2
+    basis = terms @ np.cos(degrees[:, None] * angles) / N_NODES
+    nodes = (np.arange(n_intervals)[:, None] + (np.cos(angles) + 1) / 2) / n_intervals
+    starts = np.searchsorted(interval, np.arange(n_intervals + 1))
+    condensed = [basis[i:j].T @ up_to[i:j] for i, j in pairwise(starts.tolist())]
+    return nodes.ravel(), np.concatenate(condensed)
+
+
+def _of_similar_width(roots: FloatArray) -> Iterator[tuple[int, int]]:
+    """Yield ranges of classes whose kernels differ in width by less than a factor of two."""
+    starts = np.flatnonzero(np.diff(np.frexp(roots)[1], prepend=0))
+    return pairwise([*starts.tolist(), len(roots)])
+
+
+def _kernel(positions: FloatArray, scales: FloatArray, others: FloatArray) -> FloatArray:
+    """Compute the weights of other positions (m,) for each position (n, m)."""
+    weights = np.exp(-0.5 * ((positions[:, None] - others) * scales[:, None]) ** 2)
+    return np.where(weights < 1e-30, 0.0, weights)  # subnormal numbers are slow
 
 
 def largest_within(limits: FloatArray, offsets: FloatArray) -> FloatArray:

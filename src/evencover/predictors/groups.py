@@ -1,34 +1,79 @@
-"""Methods in which the classes of a group share a conformal quantile."""
+"""Methods in which the classes of a group share a conformal quantile, and GROUPED, one of them."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from copy import copy
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from evencover import _kernels
-from evencover.arrays import Array, FloatArray, IntArray
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.data.source import Block
+from evencover.errors import InputError
+from evencover.predictors import wording
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.explanation import Sharing
-from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.prevalence import (
-    class_weights,
-    sorted_weights,
-    weighted_p_values,
-    weighted_thresholds,
-)
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.fit import Fit
 from evencover.predictors.rule import BoundScore
-from evencover.predictors.state import kept
-from evencover.quantiles import Alpha, GroupedScores, Thresholds
+from evencover.predictors.weights import sorted_weights, weighted_p_values, weighted_thresholds
+from evencover.predictors.wording import Sharing
+from evencover.quantiles import Alpha, ClassAlpha, GroupedScores, Thresholds, conformal_ranks
+from evencover.scores import Score
+from evencover.validation import align_classes, by_class
 
-# Groups of calibration scores, the group of each class (K,), and the rows. A group with as many
-# scores as there are rows holds all of them.
-Grouping = tuple[GroupedScores, IntArray, CalibrationRows]
+
+class Groups(NamedTuple):
+    """Calibration scores by group, and the group of each class (K,).
+
+    With a target prevalence, ``weights`` are those of the scores, ``class_weights`` (K,) those of
+    a new row of each class.
+    """
+
+    scores: GroupedScores
+    of_class: IntArray
+    weights: FloatArray | None = None
+    class_weights: FloatArray | None = None
+
+    def thresholds(
+        self, alpha: ClassAlpha, *, exact: bool, random_state: int, confidence: Alpha | None = None
+    ) -> Thresholds:
+        """Compute the threshold of each class, or the randomized pair."""
+        if self.weights is None:
+            options = (exact, confidence, random_state)
+            if not alpha.is_one:
+                return self.scores.thresholds(alpha, *options, groups=self.of_class)
+            return self.scores.thresholds(alpha.typical, *options).of_classes(self.of_class)
+        thresholds = np.empty(len(self.of_class))
+        for classes, scores, weights, own_weights in self._weighted():
+            thresholds[classes] = weighted_thresholds(scores, weights, own_weights, alpha.typical)
+        return Thresholds(thresholds)
+
+    def p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
+        """Compute p-values of scores (n, J) of rows as members of `classes` (J,)."""
+        if self.weights is None:
+            return _kernels.p_values_of(scores, *self.scores, self.of_class[classes], own_share)
+        result = np.empty_like(scores)
+        assert self.class_weights is not None
+        for members, group_scores, weights, _ in self._weighted():
+            columns = np.flatnonzero(np.isin(classes, members))
+            own_weights = self.class_weights[classes[columns]]
+            result[:, columns] = weighted_p_values(
+                scores[:, columns], group_scores, weights, own_weights, own_share
+            )
+        return result
+
+    def _weighted(self) -> Iterator[tuple[IntArray, FloatArray, FloatArray, FloatArray]]:
+        """Yield the classes of each group, its scores, their weights, and those of the classes."""
+        assert self.weights is not None
+        assert self.class_weights is not None
+        for group in np.unique(self.of_class).tolist():
+            within = slice(*self.scores.offsets[group : group + 2])
+            classes = np.flatnonzero(self.of_class == group)
+            scores = self.scores.scores[within]
+            yield classes, scores, self.weights[within], self.class_weights[classes]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -40,84 +85,154 @@ class GroupPredictor(BasePredictor):
 
     confidence: Alpha | None = None
 
-    supports_class_alpha: ClassVar[bool] = True
-    group_scores_: FloatArray = kept(float, "?")
-    group_offsets_: IntArray = kept(int, "?")
-    group_of_class_: IntArray = kept(int, "K")
-    group_weights_: FloatArray | None = kept(float, "?", optional=True)
+    _supports_class_alpha: ClassVar[bool] = True
 
     @abstractmethod
-    def _group(self, rows: CalibrationRows) -> Grouping:
-        """Divide the rows between groups of classes."""
+    def _group(
+        self, rows: CalibrationRows, state: Any
+    ) -> tuple[GroupedScores, IntArray, CalibrationRows]:
+        """Divide the rows between groups of classes.
 
-    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
-        groups, self.group_of_class_, rows = self._group(rows)
-        self.group_scores_, self.group_offsets_ = groups
-        self.group_weights_ = None
-        if self.target_prevalence_ is not None:
-            weights, group_of_row = (
-                class_weights(self)[rows.labels],
-                self.group_of_class_[rows.labels],
-            )
-            parts = []
-            for group, n in enumerate(groups.counts.tolist()):
-                own = ... if n == len(group_of_row) else group_of_row == group
-                parts.append(sorted_weights(rows.scores[own], weights[own]))
-            self.group_weights_ = np.concatenate(parts)
-        return self._group_thresholds()
+        Return the scores by group, the group of each class (K,), and the rows that are divided. A
+        group with as many scores as there are rows holds all of them.
+        """
 
-    def _group_thresholds(self) -> Thresholds:
-        class_alpha, alpha = self.class_alpha, self.class_alpha.typical
-        if self.group_weights_ is None:
-            options = (self.exact, self.confidence, self.random_state)
-            if not class_alpha.is_one:
-                return self.groups_.thresholds(class_alpha, *options, groups=self.group_of_class_)
-            return self.groups_.thresholds(alpha, *options).of_classes(self.group_of_class_)
-        limits, own_weights = np.empty(self.n_classes_), class_weights(self)
-        for classes, scores, weights in self._weighted_groups():
-            limits[classes] = weighted_thresholds(scores, weights, own_weights[classes], alpha)
-        return Thresholds(limits)
+    def _find_groups(self, rows: CalibrationRows) -> Any:
+        """Find the groups, if they depend on the rows: the state of the fit."""
+        return None
 
-    def _weighted_groups(self) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
-        """Yield the classes of each group, its scores, and their weights."""
-        assert self.group_weights_ is not None
-        for group in np.unique(self.group_of_class_).tolist():
-            own = slice(self.group_offsets_[group], self.group_offsets_[group + 1])
-            classes = np.flatnonzero(self.group_of_class_ == group)
-            yield classes, self.group_scores_[own], self.group_weights_[own]
+    def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, Any]:
+        state = self._find_groups(rows)
+        thresholds = self._divide(rows, state).thresholds(
+            self._class_alpha(rows),
+            exact=self.exact,
+            random_state=self.random_state,
+            confidence=self.confidence,
+        )
+        return thresholds, state
+
+    def _divide(self, rows: CalibrationRows, state: Any) -> Groups:
+        """Divide the rows between groups, and weight them."""
+        class_weights = self._class_weights(rows)
+        scores, group_of_class, rows = self._group(rows, state)
+        if class_weights is None:
+            return Groups(scores, group_of_class)
+        weights, group_of_row = class_weights[rows.labels], group_of_class[rows.labels]
+        parts = []
+        for group, n in enumerate(scores.counts.tolist()):
+            members = ... if n == len(rows) else group_of_row == group
+            parts.append(sorted_weights(rows.scores[members], weights[members]))
+        return Groups(scores, group_of_class, np.concatenate(parts), class_weights)
 
     @property
-    def groups_(self) -> GroupedScores:
+    def _groups(self) -> Groups:
         """The calibration scores of each group, sorted."""
-        return GroupedScores(self.group_scores_, self.group_offsets_)
+        return self._from_fit(GroupPredictor._divide)
 
-    def refit_exact(self, exact: bool) -> Self | None:
-        """Return a copy with the same groups, randomized or not."""
-        if type(self)._calibrate is not GroupPredictor._calibrate:  # a subclass may do otherwise
-            return None
-        other = copy(self).set_params(exact=exact)
-        other.limits_ = other._raised(other._group_thresholds())
-        return other
+    def _own_guarantees(self) -> FloatArray:
+        """Return the guarantee of classes (K,) that are alone in their group."""
+        groups, alpha = self._groups, self._current_fit().alpha
+        if groups.weights is not None:
+            return super()._own_guarantees()
+        counts = groups.scores.counts[groups.of_class]
+        ranks = conformal_ranks(counts, alpha, self.confidence)
+        coverage = 1 - alpha.floats if self.exact else ranks / (counts + 1)
+        is_alone = np.bincount(groups.of_class)[groups.of_class] == 1
+        return np.where(is_alone, coverage, 0.0)
 
-    def _p_block(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:
-        if self.group_weights_ is not None or scoring.score.base is not scoring.score:
-            return super()._p_block(scoring, block, ids)
-        draws, groups = scoring.draws(block, ids, exact=self.exact), self.groups_
-        rows = (scoring.score.kernel, block.rows, draws)
+    def _p_block(self, scoring: BoundScore, block: Block) -> FloatArray:
+        groups = self._groups
+        if groups.weights is not None or scoring.score.base is not scoring.score:
+            return super()._p_block(scoring, block)
+        rows = (scoring.score.kernel, block.rows, scoring.draws(block, exact=self.exact))
         with scoring.checking(block):
-            return _kernels.p_values(*rows, *groups, self.group_of_class_, **scoring.options)
+            return _kernels.p_values(*rows, *groups.scores, groups.of_class, **scoring.options)
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
-        if self.group_weights_ is None:
-            group_of_class = self.group_of_class_[classes]
-            return _kernels.p_values_of(scores, *self.groups_, group_of_class, own_share)
-        result, own_weights = np.empty_like(scores), class_weights(self)
-        for members, known, weights in self._weighted_groups():
-            at = np.flatnonzero(np.isin(classes, members))
-            result[:, at] = weighted_p_values(
-                scores[:, at], known, weights, own_weights[classes[at]], own_share
-            )
-        return result
+        return self._groups.p_values(scores, classes, own_share)
 
     def _sharing(self) -> Sharing | None:
-        return Sharing.of_groups(self.groups_, self.group_of_class_)
+        return Sharing.of_groups(self._groups.scores, self._groups.of_class)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GroupedPredictor(GroupPredictor):
+    """One threshold per group of classes, from the calibration scores of the whole group.
+
+    Guarantee (Mondrian conformal prediction, Vovk et al. 2003): P(Y in C(X) | Y in group g) >=
+    1 - alpha for every group g, for exchangeable rows within the group. A class within its group
+    has no guarantee. One group is STANDARD; every class its own group is CLASSWISE.
+
+    Parameters
+    ----------
+    groups
+        The group of each class, by name or number: a mapping, Series or two-column frame by class
+        name, or a vector (K,) in the order of the classes. None: every class is its own group.
+    confidence
+        As for `StandardPredictor`, for the coverage of a group.
+    alpha, score, exact, keep_top, from_logits, temperature, random_state
+        As for every predictor.
+
+    Attributes
+    ----------
+    group_of_class_
+        (K,) the group of each class, as an index into `group_names_`.
+    group_names_
+        The names of the groups, sorted.
+
+    >>> p = [[0.75, 0.125, 0.125], [0.25, 0.5, 0.25], [0.125, 0.25, 0.625]]
+    >>> pets = GroupedPredictor(alpha=0.5, groups=["mammal", "fish", "mammal"]).fit(p, [0, 1, 2])
+    >>> pets.thresholds_
+    array([0.375, 0.5  , 0.375])
+    """
+
+    groups: Mapping[Any, Any] | Sequence[Any] | Array | None = None
+
+    method: ClassVar[str] = "grouped"
+    summary: ClassVar[str] = "one threshold per group of classes that you define"
+    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.grouped_guarantee)
+    _supports_class_alpha: ClassVar[bool] = False
+    _only_if_asked: ClassVar[bool] = True  # without groups it is CLASSWISE
+    _usual_cause: ClassVar[str] = wording.GROUPED_CAUSE
+    _missing_class_note: ClassVar[str] = "they use the threshold of their group"
+
+    def _own_parameters(
+        self, score: Score, n_classes: int, class_names: Sequence[str] | None
+    ) -> dict[str, Any]:
+        own = super()._own_parameters(score, n_classes, class_names)
+        if self.groups is not None:
+            named = by_class(self.groups, "groups")
+            own["groups"] = to_numpy(self.groups).tolist() if named is None else named
+        return own
+
+    def _group(
+        self, rows: CalibrationRows, state: Any
+    ) -> tuple[GroupedScores, IntArray, CalibrationRows]:
+        _, group_of_class = self._name_groups(rows, state)
+        return rows.by(group_of_class), group_of_class, rows
+
+    def _check_fit(self, fit: Fit) -> None:
+        self._name_groups(fit.rows, fit.state)
+
+    def _name_groups(self, rows: CalibrationRows, state: Any) -> tuple[list[str], IntArray]:
+        """Return the sorted names of the groups, and the group of each class (K,)."""
+        groups = np.arange(rows.n_classes) if self.groups is None else self.groups
+        groups = align_classes(groups, rows.class_names, rows.n_classes, "groups")
+        try:
+            names, group_of_class = np.unique(groups, return_inverse=True)
+        except TypeError:
+            raise InputError(
+                "'groups' must be all names or all numbers. Got a mixture; turn the numbers into "
+                "text."
+            ) from None
+        return [str(name) for name in names.tolist()], group_of_class.astype(np.int64)
+
+    @property
+    def group_of_class_(self) -> IntArray:
+        """The group of each class (K,), as an index into `group_names_`."""
+        return self._groups.of_class
+
+    @property
+    def group_names_(self) -> list[str]:
+        """The names of the groups, sorted."""
+        return list(self._from_fit(GroupedPredictor._name_groups)[0])

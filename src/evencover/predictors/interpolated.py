@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
+from evencover.predictors import wording
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.state import kept
+from evencover.predictors.calibration import CalibrationRows
 from evencover.quantiles import GroupedScores, Thresholds
 from evencover.scores import make_score
 from evencover.validation import Check, real_number
@@ -38,7 +38,7 @@ class InterpolatedPredictor(BasePredictor):
     ----------
     tau
         Weight of the class's own threshold, in [0, 1].
-    alpha, score, exact, allow_empty, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, temperature, random_state
         As for every predictor; ``exact=True`` is rejected, because two ranks are involved.
 
     >>> p = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]
@@ -49,52 +49,60 @@ class InterpolatedPredictor(BasePredictor):
     tau: float = 0.9
 
     method: ClassVar[str] = "interpolated"
-    targets_average: ClassVar[bool] = False  # but at something between
     summary: ClassVar[str] = "thresholds between those of classwise and standard"
-    guarantee: ClassVar[str] = (
-        "Coverage of 1 - 2 alpha is guaranteed on average over all examples; no single class has "
-        "a guarantee."
-    )
-    constraints: ClassVar[dict[str, Check]] = {"tau": partial(real_number, low=0, high=1)}
-    supports_exact: ClassVar[bool] = False
-    cause: ClassVar[str] = (
-        "Each threshold lies between those of classwise and standard, so hard classes are still "
-        "covered less."
-    )
-    missing_class_note: ClassVar[str] = "the largest score replaces their own threshold"
+    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.interpolated_guarantee)
+    _targets_average: ClassVar[bool] = False  # but at something between
+    _supports_exact: ClassVar[bool] = False
+    _constraints: ClassVar[dict[str, Check]] = {"tau": partial(real_number, low=0, high=1)}
+    _usual_cause: ClassVar[str] = wording.INTERPOLATED_CAUSE
+    _missing_class_note: ClassVar[str] = "the largest score replaces their own threshold"
 
-    own_scores_: FloatArray = kept(float, "R")
-    own_offsets_: IntArray = kept(int, "L")
+    def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, None]:
+        blend, alpha = self._blend(rows), self._class_alpha(rows).typical
+        thresholds = blend.between(blend.by_class.quantiles(alpha), blend.pooled.quantiles(alpha))
+        return Thresholds(thresholds), None
 
-    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
-        own = GroupedScores.sort(rows.scores, rows.labels, self.n_classes_)
-        self.own_scores_, self.own_offsets_ = own
-        pooled = GroupedScores.one(np.sort(rows.scores))
-        alpha = self.class_alpha.typical
-        return Thresholds(self._between(own.quantiles(alpha), pooled.quantiles(alpha)))
-
-    def _between(self, own: FloatArray, common: FloatArray) -> FloatArray:
+    def _blend(self, rows: CalibrationRows, state: Any = None) -> Blend:
         # Rounding may take a score beyond its maximum, but limits must not rise again after it.
-        largest = max(make_score(self.score).maximum(self.n_classes_), self.own_scores_.max())
+        largest = max(make_score(self.score).maximum(rows.n_classes), float(rows.scores.max()))
+        pooled = GroupedScores.one(np.sort(rows.scores))
+        return Blend(rows.by_class, pooled, self.tau, largest)
+
+    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
+        return self._from_fit(InterpolatedPredictor._blend).p_values(scores, classes)
+
+
+class Blend(NamedTuple):
+    """Quantiles between those of each class and of all classes.
+
+    ``largest`` is the largest score that there can be.
+    """
+
+    by_class: GroupedScores
+    pooled: GroupedScores
+    tau: float
+    largest: float
+
+    def between(self, own: FloatArray, common: FloatArray) -> FloatArray:
+        """Return the thresholds between those of a class and the common ones."""
         no_own, no_common = own == np.inf, common == np.inf
-        own, common = np.where(no_own, largest, own), np.where(no_common, largest, common)
+        own, common = np.where(no_own, self.largest, own), np.where(no_common, self.largest, common)
         always = (no_own | (self.tau == 0)) & (no_common | (self.tau == 1))
         return np.where(always, np.inf, self.tau * own + (1 - self.tau) * common)
 
-    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
-        own = GroupedScores(self.own_scores_, self.own_offsets_)
-        pooled = GroupedScores.one(np.sort(self.own_scores_))
-        m, m_all = own.counts[classes] + 1, len(self.own_scores_) + 1
+    def p_values(self, scores: FloatArray, classes: IntArray) -> FloatArray:
+        """Return the level at which each class leaves the set, for scores (n, J) of `classes`."""
+        m, m_all = self.by_class.counts[classes] + 1, len(self.pooled.scores) + 1
 
         def is_out(own_step: IntArray, step: IntArray) -> Array:
             """Return whether y is out at the (own_step + 1)-th largest own score, and so on."""
-            own_scores = own.at_ranks(np.maximum(m - own_step, 1), classes)
-            common = pooled.at_ranks(np.maximum(m_all - step, 1), np.array(0))
-            return scores > self._between(own_scores, common)
+            own = self.by_class.at_ranks(np.maximum(m - own_step, 1), classes)
+            common = self.pooled.at_ranks(np.maximum(m_all - step, 1), np.array(0))
+            return scores > self.between(own, common)
 
         # The pooled rank moves at levels j / (N + 1), that of y at levels i / (n + 1).
         if MANY * len(scores) >= m_all:
-            after = self._pooled_steps(scores, classes, own, pooled)
+            after = self._pooled_steps(scores, classes)
         else:
             last = np.full(scores.shape, m_all)
             after = first_true(lambda j: is_out(j * m // m_all, j), np.ones_like(last), last)
@@ -102,21 +110,19 @@ class InterpolatedPredictor(BasePredictor):
         step = first_true(lambda i: is_out(i, after - 1), low, high + 1)
         return np.where(step <= high, np.minimum(step / m, after / m_all), after / m_all)
 
-    def _pooled_steps(
-        self, scores: FloatArray, classes: IntArray, groups: GroupedScores, pooled: GroupedScores
-    ) -> IntArray:
+    def _pooled_steps(self, scores: FloatArray, classes: IntArray) -> IntArray:
         """Find the first step of the pooled rank that excludes y, by search among y's limits.
 
         Worth it for many rows, since a class has a limit for every calibration row.
         """
-        m_all = len(self.own_scores_) + 1
+        m_all = len(self.pooled.scores) + 1
         steps = np.arange(1, m_all)
-        common = pooled.at_ranks(m_all - steps, np.array(0))
+        common = self.pooled.at_ranks(m_all - steps, np.array(0))
         after = np.empty(scores.shape, dtype=np.int64)
         for column, y in enumerate(classes.tolist()):
-            own = np.append(np.inf, groups.of(y)[::-1])  # by the step of y's own rank
+            own = np.append(np.inf, self.by_class.of(y)[::-1])  # by the step of y's own rank
             first = np.maximum(-(-np.arange(len(own) + 1) * m_all // len(own)), 1)
-            limits = self._between(np.repeat(own, np.diff(first)), common)  # they fall
+            limits = self.between(np.repeat(own, np.diff(first)), common)  # they fall
             after[:, column] = m_all - np.searchsorted(limits[::-1], scores[:, column])
         return after
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 from math import lcm
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
+from evencover.predictors import wording
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.explanation import ONE_THRESHOLD
-from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.state import kept
+from evencover.predictors.calibration import CalibrationRows
 from evencover.quantiles import Thresholds
 
 
@@ -36,7 +35,7 @@ class MacroPredictor(BasePredictor):
 
     Parameters
     ----------
-    alpha, score, exact, allow_empty, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, temperature, random_state
         As for every predictor; ``exact=True`` is rejected, because weights are not ranks.
 
     >>> p = [[0.75, 0.25], [0.6, 0.4], [0.5, 0.5], [0.25, 0.75], [0.2, 0.8], [0.1, 0.9]]
@@ -45,31 +44,30 @@ class MacroPredictor(BasePredictor):
     """
 
     method: ClassVar[str] = "macro"
-    targets_average: ClassVar[bool] = False
-    depends_on_prevalence: ClassVar[bool] = False
     summary: ClassVar[str] = "one threshold, with equal weight for every class"
-    guarantee: ClassVar[str] = (
-        "Mean coverage over classes of at least 1 - alpha is guaranteed; no single class has a "
-        "guarantee."
-    )
-    supports_exact: ClassVar[bool] = False
-    cause: ClassVar[str] = ONE_THRESHOLD
-    missing_class_note: ClassVar[str] = (
+    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.macro_guarantee)
+    _targets_average: ClassVar[bool] = False
+    _supports_exact: ClassVar[bool] = False
+    _depends_on_prevalence: ClassVar[bool] = False
+    _usual_cause: ClassVar[str] = wording.ONE_THRESHOLD
+    _missing_class_note: ClassVar[str] = (
         "they use the common threshold, and the guarantee excludes them"
     )
-    pooled_scores_: FloatArray = kept(float, "N")
-    tails_: FloatArray = kept(float, "?")
 
-    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
+    def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, None]:
+        scores, tails = self._tails(rows)
+        n_inside = int((tails > float(self._class_alpha(rows).typical)).sum())
+        threshold = np.append(scores, np.inf)[n_inside - 1]
+        return Thresholds(np.full(rows.n_classes, threshold)), None
+
+    def _tails(self, rows: CalibrationRows, state: Any = None) -> tuple[FloatArray, FloatArray]:
+        """Return the scores in increasing order, and the weight from each of them on (N + 1,)."""
         order = np.argsort(rows.scores, kind="stable")
-        self.pooled_scores_ = rows.scores[order]
-        self.tails_ = _tail_weights(rows.labels[order], self.class_counts_)
-        n_inside = int((self.tails_ > float(self.class_alpha.typical)).sum())
-        limit = np.append(self.pooled_scores_, np.inf)[n_inside - 1]
-        return Thresholds(np.full(self.n_classes_, limit))
+        return rows.scores[order], _tail_weights(rows.labels[order], rows.class_counts)
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
-        return self.tails_[np.searchsorted(self.pooled_scores_, scores)]
+        calibration_scores, tails = self._from_fit(MacroPredictor._tails)
+        return tails[np.searchsorted(calibration_scores, scores)]
 
 
 def _tail_weights(labels: IntArray, class_counts: IntArray) -> FloatArray:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from evencover.arrays import Array, FloatArray, IntArray
+from evencover.arrays import FloatArray, IntArray
 from evencover.data.source import Block
+from evencover.errors import InputError
+from evencover.predictors import wording
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.explanation import CALIBRATION_ROWS
-from evencover.predictors.fitting import CalibrationRows
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.fit import Fit
 from evencover.predictors.rule import BoundScore
-from evencover.predictors.state import kept
 from evencover.quantiles import GroupedScores, Thresholds, conformal_rank
 
 
@@ -38,7 +39,7 @@ class RC3PPredictor(BasePredictor):
 
     Parameters
     ----------
-    alpha, score, exact, allow_empty, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, temperature, random_state
         As for every predictor; ``exact=True`` is rejected, because two limits are involved.
 
     Attributes
@@ -48,75 +49,69 @@ class RC3PPredictor(BasePredictor):
     """
 
     method: ClassVar[str] = "rc3p"
-    targets_average: ClassVar[bool] = False
-    depends_on_prevalence: ClassVar[bool] = False
     summary: ClassVar[str] = "one threshold and one limit on the rank per class"
-    guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha holds for every class if the fraction of its labels beyond the "
-        "rank limit is known. It is estimated, so classes with few examples may be covered less."
-    )
+    guarantee: ClassVar[wording.Guarantee] = wording.RC3P_GUARANTEE
     needs: ClassVar[tuple[str, ...]] = ("ranks",)
-    supports_exact: ClassVar[bool] = False
-    supports_class_alpha: ClassVar[bool] = True
-    cause: ClassVar[str] = (
-        "Each class has a threshold and a rank limit; both are estimated, and with few "
-        "calibration examples their combined coverage falls short."
-    )
-    missing_class_note: ClassVar[str] = "rc3p always includes them"
-    origin: ClassVar[str] = (
-        "A set includes the class if its score is at most the threshold and its rank is within "
-        f"the limit. Both come from the {CALIBRATION_ROWS} of this class."
-    )
-    own_scores_: FloatArray = kept(float, "R")
-    own_offsets_: IntArray = kept(int, "L")
-    own_ranks_: IntArray = kept(int, "R")
+    _targets_average: ClassVar[bool] = False
+    _supports_exact: ClassVar[bool] = False
+    _supports_class_alpha: ClassVar[bool] = True
+    _depends_on_prevalence: ClassVar[bool] = False
+    _origin: ClassVar[str] = wording.RC3P_ORIGIN
+    _usual_cause: ClassVar[str] = wording.RC3P_CAUSE
+    _missing_class_note: ClassVar[str] = "rc3p always includes them"
 
-    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
-        assert rows.ranks is not None
-        own = GroupedScores.sort(rows.scores, rows.labels, self.n_classes_)
-        self.own_scores_, self.own_offsets_ = own
-        ranks = GroupedScores.sort(rows.ranks.astype(np.float64), rows.labels, self.n_classes_)
-        self.own_ranks_ = ranks.scores.astype(np.int64)
-        class_alpha = self.class_alpha
-        score_ranks = np.ones(self.n_classes_, dtype=np.int64)
-        rank_limits = np.full(self.n_classes_, self.n_classes_)
-        for y, n in enumerate(own.counts.tolist()):
+    def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, None]:
+        class_alpha, ranks = self._class_alpha(rows), self._ranks_by_class(rows)
+        score_ranks = np.ones(rows.n_classes, dtype=np.int64)
+        rank_limits = np.full(rows.n_classes, rows.n_classes)
+        for y, n in enumerate(rows.class_counts.tolist()):
             if n == 0:
                 continue
-            _, seen = self._own(y)
+            class_ranks = ranks.of(y)
             alpha = class_alpha.exact(class_alpha.of_class[y])
-            limit = seen[n - ceil(alpha * n)]  # at most ceil(alpha n) - 1 rows are beyond
-            n_beyond = n - int(np.searchsorted(seen, limit, side="right"))
+            limit = class_ranks[n - ceil(alpha * n)]  # at most ceil(alpha n) - 1 rows are beyond
+            n_beyond = n - int(np.searchsorted(class_ranks, limit, side="right"))
             score_ranks[y] = conformal_rank(n, alpha - Fraction(n_beyond, n))
             rank_limits[y] = limit
-        return Thresholds(own.at_ranks(score_ranks), rank_limit=rank_limits)
+        return Thresholds(rows.by_class.at_ranks(score_ranks), rank_limit=rank_limits), None
 
-    def _own(self, y: int) -> tuple[FloatArray, IntArray]:
-        """Return the sorted scores of a class, and its sorted ranks."""
-        own = slice(self.own_offsets_[y], self.own_offsets_[y + 1])
-        return self.own_scores_[own], self.own_ranks_[own]
+    def _ranks_by_class(self, rows: CalibrationRows, state: Any = None) -> GroupedScores:
+        """Sort the ranks of each class."""
+        assert rows.ranks is not None
+        return GroupedScores.sort(rows.ranks.astype(np.float64), rows.labels, rows.n_classes)
 
     @property
     def rank_limits_(self) -> IntArray:
-        """The largest rank at which each class is in a set."""
-        assert self.limits_.rank_limit is not None
-        return self.limits_.rank_limit
+        """The largest rank at which each class is in a set (K,)."""
+        limits = self._any_fit.thresholds.rank_limit
+        assert limits is not None
+        return limits
 
-    def _p_block(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:
-        scores, ranks = scoring.matrix(block, scoring.draws(block, ids)), scoring.ranks(block)
-        return np.stack(
-            [self._p_of_class(y, scores[:, y], ranks[:, y]) for y in range(self.n_classes_)],
-            axis=1,
-        )
+    def _check_fit(self, fit: Fit) -> None:
+        if fit.rows.ranks is None or fit.thresholds.rank_limit is None:
+            raise InputError("'rc3p' must have the ranks of calibration rows, and rank limits.")
 
-    def _p_of_class(self, y: int, scores: FloatArray, ranks: IntArray) -> FloatArray:
-        # The limit is the k-th rank for levels from eps_k (excluded) to eps_(k - 1).
-        own, seen = self._own(y)
-        n = len(own)
-        if n == 0:
-            return np.ones(len(scores))
-        n_less = np.searchsorted(seen, ranks)
-        limit = seen[np.minimum(n_less, n - 1)]  # the first limit that admits the rank
-        beyond = (n - np.searchsorted(seen, limit, side="right")) / n
-        by_score = (n - np.searchsorted(own, scores) + 1) / (n + 1)
-        return np.where(n_less == n, 0.0, np.minimum((n - n_less) / n, beyond + by_score))
+    def _p_block(self, scoring: BoundScore, block: Block) -> FloatArray:
+        scores, ranks = scoring.matrix(block, scoring.draws(block)), scoring.ranks(block)
+        own_scores = self._current_fit().scored_rows.by_class
+        own_ranks = self._from_fit(RC3PPredictor._ranks_by_class)
+        columns = [
+            _p_of_class(own_scores.of(y), own_ranks.of(y), scores[:, y], ranks[:, y])
+            for y in range(self.n_classes_)
+        ]
+        return np.stack(columns, axis=1)
+
+
+def _p_of_class(
+    own_scores: FloatArray, own_ranks: FloatArray, scores: FloatArray, ranks: IntArray
+) -> FloatArray:
+    """Compute the p-values (n,) of a class from its sorted calibration scores and ranks."""
+    # The limit is the k-th rank for levels from eps_k (excluded) to eps_(k - 1).
+    n = len(own_scores)
+    if n == 0:
+        return np.ones(len(scores))
+    n_less = np.searchsorted(own_ranks, ranks)
+    limit = own_ranks[np.minimum(n_less, n - 1)]  # the first limit that admits the rank
+    beyond = (n - np.searchsorted(own_ranks, limit, side="right")) / n
+    by_score = (n - np.searchsorted(own_scores, scores) + 1) / (n + 1)
+    return np.where(n_less == n, 0.0, np.minimum((n - n_less) / n, beyond + by_score))

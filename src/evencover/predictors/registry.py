@@ -31,7 +31,7 @@ def register(cls: Registered) -> Registered:
     ...     method = "everything"
     ...     summary = "Include every class."
     ...     def _calibrate(self, rows):
-    ...         return Thresholds(np.full(self.n_classes_, np.inf))
+    ...         return Thresholds(np.full(rows.n_classes, np.inf)), None
     >>> make_predictor("everything")
     Everything()
     >>> del PREDICTORS["everything"]
@@ -70,12 +70,12 @@ def load_installed() -> None:
 def method_names() -> list[str]:
     """Return the methods that need no more than probabilities and labels."""
     load_installed()
-    return [name for name, cls in PREDICTORS.items() if "row groups" not in cls.needs]
+    return list(PREDICTORS)
 
 
 def methods_for_all() -> list[str]:
     """Return what "all" methods are: those that need no parameter from the user."""
-    return [name for name in method_names() if not PREDICTORS[name].only_if_asked]
+    return [name for name in method_names() if not PREDICTORS[name]._only_if_asked]
 
 
 def predictor_class(method: Any) -> type[BasePredictor]:
@@ -97,7 +97,7 @@ def make_predictor(method: BasePredictor | str, **parameters: Any) -> BasePredic
     if isinstance(method, BasePredictor):
         return method
     cls = predictor_class(method)
-    known = cls.parameter_names()
+    known = cls._parameter_names()
     for name in parameters:
         if name not in known:
             raise_unknown(f"parameter of the method {method!r}:", name, known)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from evencover import _kernels
-from evencover._kernels import BadRow, Draws
+from evencover._kernels import BadRow, Coverage, Draws
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
 from evencover.errors import InputError
@@ -37,14 +37,25 @@ class BoundScore:
     random_state: int
     assumed: bool = False
 
+    def for_input(self, logits: bool | None) -> BoundScore:
+        """Bind the score to an input that states whether it holds `logits`, or does not (None)."""
+        if logits is None:
+            return self
+        if self.logits and not logits and self.temperature != 1:
+            raise InputError(
+                f"The input must hold logits, which temperature={self.temperature:g} divides. "
+                "Got probabilities; pass logits."
+            )
+        return replace(self, logits=logits, assumed=False)
+
     @contextmanager
     def checking(self, block: Block) -> Iterator[None]:
         """Raise InputError for rows that are probabilities instead of logits, or a bad row."""
-        self.refuse_probabilities(block.rows, block.place)
+        self.refuse_probabilities(block.rows, block.row_name)
         try:
             yield
         except BadRow as bad:
-            row, where = block.rows[bad.row], block.place(bad.row)
+            row, where = block.rows[bad.row], block.row_name(bad.row)
             raise_bad_row(row, block.start + bad.row, logits=self.logits, place=where)
 
     def refuse_probabilities(
@@ -64,21 +75,19 @@ class BoundScore:
         """What all kernels ask for."""
         return {"logits": self.logits, "temperature": self.temperature}
 
-    def draws(self, block: Block, ids: Array | None, **purpose: bool) -> Draws:
+    def draws(self, block: Block, **purpose: bool) -> Draws:
         """Describe the random numbers of a block's rows."""
-        return self.score.draws(self.random_state, ids, block.start, **purpose)
+        return self.score.draws(self.random_state, block.ids, block.start, **purpose)
 
-    def rank_draws(self, block: Block, ids: Array | None) -> FloatArray:
+    def rank_draws(self, block: Block) -> FloatArray:
         """Draw the number of each row that decides between two ranks (n,)."""
-        draws = self.draws(block, ids, exact=True)._replace(score_use=None)
+        draws = self.draws(block, exact=True)._replace(score_use=None)
         return _kernels.row_numbers(block.rows, draws)[1]
 
-    def true_labels(
-        self, block: Block, ids: Array | None, *, calibrating: bool = False
-    ) -> FloatArray:
+    def true_labels(self, block: Block, *, calibrating: bool = False) -> FloatArray:
         """Compute base scores of the true labels (n,)."""
         assert block.labels is not None
-        draws = self.draws(block, ids, calibrating=calibrating)
+        draws = self.draws(block, calibrating=calibrating)
         with self.checking(block):
             return _kernels.true_label_scores(
                 self.score.base.kernel, block.rows, draws, block.known_labels, **self.options
@@ -108,19 +117,23 @@ class BoundScore:
 class SetRule:
     """All that decides whether a class is in the set of a row; made once, used for every block.
 
-    ``scoring`` is the score, with what the calibration labels decide filled in; ``limits`` are
-    thresholds on its base score.
+    ``scoring`` is the score, with what the calibration labels decide filled in; ``thresholds``
+    are those of its base score.
     """
 
     scoring: BoundScore
-    limits: Thresholds
-    allow_empty: bool
+    thresholds: Thresholds
+    keep_top: bool
     class_names: Sequence[str] | None
+
+    def for_input(self, logits: bool | None) -> SetRule:
+        """Return the rule for an input that states whether it holds `logits`, or does not."""
+        return self if logits is None else replace(self, scoring=self.scoring.for_input(logits))
 
     @property
     def is_randomized(self) -> bool:
         """Whether the row's draw chooses between two thresholds."""
-        return self.limits.lower is not None
+        return self.thresholds.lower is not None
 
     def predict_set(self, rows: Any, ids: Any = None) -> PredictionSets:
         """Compute the sets of a few rows in memory (n, K), as a service needs them.
@@ -135,68 +148,74 @@ class SetRule:
         [[0]]
         """
         matrix = score_rows(rows)
-        n_classes = len(self.limits.upper)
+        n_classes = len(self.thresholds.upper)
         if matrix.shape[1] != n_classes or not len(matrix):
             raise InputError(
                 f"'rows' must have at least one row and the {n_classes} classes of the calibration "
                 f"data. Got an array of shape {matrix.shape} instead."
             )
-        self.scoring.refuse_probabilities(matrix)
-        keys = None if ids is None else row_ids(ids, len(matrix))
+        return self.few_sets(matrix, ids)
+
+    def few_sets(self, rows: Array, ids: Any) -> PredictionSets:
+        """Compute the sets of a few rows that are floating-point numbers of all classes."""
+        self.scoring.refuse_probabilities(rows)
+        keys = None if ids is None else row_ids(ids, len(rows))
         try:
-            places, classes = self._ready(matrix, keys)
+            places, classes = self._ready(rows, keys)
         except BadRow as bad:
-            raise_bad_row(matrix[bad.row], bad.row, logits=self.scoring.logits)
-        return PredictionSets.from_csr(places, classes, n_classes, self.class_names)
+            raise_bad_row(rows[bad.row], bad.row, logits=self.scoring.logits)
+        return PredictionSets.from_csr(places, classes, rows.shape[1], self.class_names)
 
     @cached_property
     def _ready(self) -> Callable[[Array, Array | None], tuple[IntArray, Array]]:
         """The kernel with everything but the rows."""
         scoring = self.scoring
         draws = scoring.score.draws(scoring.random_state, None, exact=self.is_randomized)
-        return _kernels.ready_sets(scoring.score.base.kernel, draws, self.limits, **self._options)
+        return _kernels.ready_sets(
+            scoring.score.base.kernel, draws, self.thresholds, **self._options
+        )
 
     @property
     def _options(self) -> dict[str, Any]:
-        return {"allow_empty": self.allow_empty, **self.scoring.options}
+        return {"keep_top": self.keep_top, **self.scoring.options}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is made ready, which stays in this process."""
         return {key: value for key, value in vars(self).items() if key != "_ready"}
 
-    def sets(self, block: Block, ids: Array | None = None) -> PredictionSets:
+    def sets(self, block: Block) -> PredictionSets:
         """Compute the prediction set of each row, the most probable class first."""
         with self.scoring.checking(block):
-            return self._sets(block, ids)
+            return self._sets(block)
 
-    def coverage(self, block: Block, ids: Array | None = None) -> tuple[IntArray, Array, IntArray]:
-        """Return set sizes, whether sets contain the label, and the most probable classes."""
+    def coverage(self, block: Block) -> Coverage:
+        """Evaluate the sets of labeled rows."""
         with self.scoring.checking(block):
-            return self._coverage(block, ids)
+            return self._coverage(block)
 
-    def tally(self, block: Block, ids: Array | None = None) -> tuple[Tally, Confusions]:
+    def tally(self, block: Block) -> tuple[Tally, Confusions]:
         """Count what every metric follows from."""
         assert block.labels is not None
-        sizes, is_covered, top_classes = self.coverage(block, ids)
+        sizes, is_covered, top_classes, _ = self.coverage(block)
         n_classes = block.rows.shape[1]
         return (
             Tally.of_rows(block.labels, is_covered, sizes, n_classes),
             Confusions.of(block.labels, top_classes, n_classes),
         )
 
-    def _sets(self, block: Block, ids: Array | None) -> PredictionSets:
-        kernel, draws = self.scoring.score.base.kernel, self._draws(block, ids)
+    def _sets(self, block: Block) -> PredictionSets:
+        kernel, draws = self.scoring.score.base.kernel, self._draws(block)
         sizes, classes = _kernels.prediction_sets(
-            kernel, block.rows, draws, self.limits, **self._options
+            kernel, block.rows, draws, self.thresholds, **self._options
         )
         return PredictionSets.from_sizes(sizes, classes, block.rows.shape[1], self.class_names)
 
-    def _coverage(self, block: Block, ids: Array | None) -> tuple[IntArray, Array, IntArray]:
+    def _coverage(self, block: Block) -> Coverage:
         assert block.labels is not None
-        kernel, draws = self.scoring.score.base.kernel, self._draws(block, ids)
+        kernel, draws = self.scoring.score.base.kernel, self._draws(block)
         return _kernels.set_coverage(
-            kernel, block.rows, draws, block.known_labels, self.limits, **self._options
+            kernel, block.rows, draws, block.known_labels, self.thresholds, **self._options
         )
 
-    def _draws(self, block: Block, ids: Array | None) -> Draws:
-        return self.scoring.draws(block, ids, exact=self.is_randomized)
+    def _draws(self, block: Block) -> Draws:
+        return self.scoring.draws(block, exact=self.is_randomized)

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from evencover.arrays import Array, FloatArray, IntArray
-from evencover.data.source import Block, Source
+from evencover.arrays import FloatArray, IntArray
+from evencover.data.fingerprint import Fingerprint
+from evencover.data.source import Block
 from evencover.errors import warn_caller
 from evencover.evaluation.report import Confusions, CoverageReport, Tally, total
-from evencover.predictors.fitting import is_calibration_data
-from evencover.predictors.method import MethodContract
+from evencover.predictors.fit import Fitted
 from evencover.predictors.rule import SetRule
+from evencover.predictors.wording import Sharing
+from evencover.randomness import places
 
 # False-alarm rate of each warning.
 RATE = 1e-4
 # Differences that matter, as a share of the rows, beyond noise.
 NOTABLE, NOTABLE_COPIES = 0.05, 0.01
-N_BINS, ENOUGH = 32, 4096
-# Of large blocks only every 16th row's score is counted, which costs next to nothing.
+# After the first rows only every 16th row's score is counted, which costs next to nothing.
 EVERY, LARGE = 16, 2048
 NOT_ALWAYS = "(Ignore this for a model with few distinct outputs, such as a decision tree.)"
 
 
-def bin_scores(scores: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Bin calibration scores, of many evenly spaced ones, into inner edges and similar counts."""
-    scores = np.sort(scores[:: max(1, len(scores) // ENOUGH)])
-    edges = np.unique(scores[(np.arange(1, N_BINS) * len(scores)) // N_BINS])
-    # As `score_histogram` counts, but the scores are sorted.
-    within = np.searchsorted(scores, edges, side="right")
-    return edges, np.diff(within, prepend=0, append=len(scores))
+class Tested(Fitted, Protocol):
+    """A predictor, as these checks see it."""
+
+    _targets_average: ClassVar[bool]
+    _depends_on_prevalence: ClassVar[bool]
+
+    def _sharing(self) -> Sharing | None:
+        """Return the groups of calibration scores behind the thresholds, if there are such."""
+
+    def _level_rows(self) -> int:
+        """Count the rows that decide the level of all thresholds together."""
 
 
 def score_histogram(edges: FloatArray, scores: FloatArray) -> IntArray:
@@ -53,25 +58,33 @@ class EvaluationCounts(NamedTuple):
 
 
 def count_block(
-    rule: SetRule, edges: FloatArray | None, top: int | None, block: Block, ids: Array | None
+    rule: SetRule, edges: FloatArray | None, top: int | None, block: Block
 ) -> EvaluationCounts:
     """Count coverage, sizes and confusions of a block and, of a sample, scores by bin.
 
     With `top`, also count the coverage of sets that are cut to this many classes.
     """
     assert block.labels is not None
-    counts, cut = rule.tally(block, ids), None
+    counts, cut = rule.tally(block), None
     if top is not None:
-        cut = Tally.of(rule.sets(block, ids).top(top), block.labels)
+        cut = Tally.of(rule.sets(block).top(top), block.labels)
     if edges is None:
         return EvaluationCounts(*counts, None, cut)
-    some = slice(None, None, EVERY if len(block.rows) > LARGE else 1)
-    labels, ids = block.labels[some], None if ids is None else ids[some]
-    block = block._replace(rows=block.rows[some], labels=labels)
-    known = labels < block.rows.shape[1]
-    scores = rule.scoring.true_labels(block, ids)[known]
-    scores = rule.scoring.score.from_base(scores, labels[known])
+    some = _first_and_every_16th(block)
+    assert some.labels is not None
+    known = some.labels < some.rows.shape[1]
+    scores = rule.scoring.true_labels(some)[known]
+    scores = rule.scoring.score.from_base(scores, some.labels[known])
     return EvaluationCounts(*counts, score_histogram(edges, scores), cut)
+
+
+def _first_and_every_16th(block: Block) -> Block:
+    """Select rows by their index in the whole input, so that blocks do not affect the selection."""
+    index = places(block.start, block.start + len(block.rows))
+    chosen = (index < LARGE) | (index % EVERY == 0)
+    ids = index if block.ids is None else block.ids
+    labels = None if block.labels is None else block.labels[chosen]
+    return Block(block.start, block.rows[chosen], labels, ids[chosen], block.source)
 
 
 def merge_counts(parts: Iterable[EvaluationCounts]) -> EvaluationCounts:
@@ -91,65 +104,65 @@ def merge_counts(parts: Iterable[EvaluationCounts]) -> EvaluationCounts:
 
 
 def shift_warnings(
-    method: MethodContract,
+    predictor: Tested,
     report: CoverageReport,
-    source: Source,
+    read: Fingerprint,
     histogram: IntArray | None = None,
 ) -> list[str]:
     """Return warnings about test rows that differ from the calibration rows."""
-    if is_calibration_data(method, source):
+    fit = predictor._current_fit()
+    if fit.inputs.include(read):
         return [
             f"These {report.n_rows} rows were used for calibration, so coverage is "
             "overestimated; evaluate on held-out data."
         ]
-    found, n_rows, depends = [], report.n_rows, method.depends_on_prevalence
+    messages, n_rows, depends = [], report.n_rows, predictor._depends_on_prevalence
     if report.n_unknown:
-        found.append(
+        messages.append(
             f"{report.n_unknown} of {n_rows} labels are not among the model's classes; they count "
             "as misses."
         )
-    expected, kind = method.class_counts_, "calibration set"
-    target = method.target_prevalence_
-    if target is not None:
-        expected, kind = np.round(target * 1e6).astype(np.int64), "target prevalence"
-    apart = distance(expected, report.class_counts)
-    if apart is not None and depends:
-        takes_target = target is None and "target_prevalence" in method.parameter_names()
+    expected, kind = fit.rows.class_counts, "calibration set"
+    if fit.target_shares is not None:
+        expected = np.round(fit.target_shares * 1e6).astype(np.int64)
+        kind = "target prevalence"
+    class_shift = distance(expected, report.class_counts)
+    if class_shift is not None and depends:
+        takes_target = fit.target_shares is None and "target_prevalence" in fit.parameters
         remedy = "; set 'target_prevalence' for others" * takes_target
-        found.append(
+        messages.append(
             f"Class distribution shift: the class frequencies of these {n_rows} examples differ "
-            f"from those of the {kind} (total variation {apart:.0%}, noise-corrected). Guarantees "
-            f"of overall coverage assume equal frequencies{remedy}."
+            f"from those of the {kind} (total variation {class_shift:.0%}, noise-corrected). "
+            f"Guarantees of overall coverage assume equal frequencies{remedy}."
         )
-    if histogram is not None and method.score_counts_ is not None and apart is None:
-        share = distance(method.score_counts_, histogram, ordered=True)
-        if share is not None:
-            found.append(
+    if histogram is not None and class_shift is None:
+        score_shift = distance(fit.score_bins[1], histogram, ordered=True)
+        if score_shift is not None:
+            messages.append(
                 f"Score shift: the scores of the true labels of these {n_rows} examples differ "
-                f"from those of the calibration set (total variation {share:.0%}, "
+                f"from those of the calibration set (total variation {score_shift:.0%}, "
                 "noise-corrected). Guarantees assume the same distribution."
             )
-    if method.targets_average and not (apart is not None and depends):
-        covered, behind = int(report.class_covered.sum()), _level_rows(method, report)
-        if chance_of_at_most(covered, n_rows, behind, report.alpha) < RATE:
-            found.append(
+    if predictor._targets_average and not (class_shift is not None and depends):
+        n_covered, behind = int(report.class_covered.sum()), _level_rows(predictor, report)
+        if chance_of_at_most(n_covered, n_rows, behind, report.alpha) < RATE:
+            messages.append(
                 f"Overall coverage of these {n_rows} examples is {report.marginal_coverage:.1%}, "
                 f"significantly below the target of {1 - report.alpha:.1%}; they may differ from "
                 "the calibration set."
             )
-    return found + about_copies(method, source)
+    return messages + about_copies(predictor, read)
 
 
-def _level_rows(method: MethodContract, report: CoverageReport) -> float:
+def _level_rows(predictor: Tested, report: CoverageReport) -> float:
     """Return the number of calibration rows behind the average coverage, as if in one group."""
-    sharing = method._sharing()
+    sharing = predictor._sharing()
     if sharing is None:
-        return method._level_rows()
-    rows = np.bincount(
-        sharing.group_of_class, weights=report.class_counts, minlength=len(sharing.scores.counts)
-    )
+        return predictor._level_rows()
+    counts = sharing.scores.counts
+    rows = np.bincount(sharing.group_of_class, weights=report.class_counts, minlength=len(counts))
     shares = rows / report.n_rows
-    return float(1 / (shares**2 / (sharing.scores.counts + 2)).sum() - 2)
+    return float(1 / (shares**2 / (counts + 2)).sum() - 2)
 
 
 def chance_of_at_most(covered: int, n_rows: int, n_calibration: float, alpha: float) -> float:
@@ -217,8 +230,8 @@ def _at_edges(first: IntArray, second: IntArray) -> float:
     j = np.arange(n + 1)
     others = np.clip(drawn - j, 0, m)
 
-    def log_ways(of: Any, some: Any) -> Any:
-        return gammaln(of + 1.0) - gammaln(some + 1.0) - gammaln(of - some + 1.0)
+    def log_ways(n_all: Any, n_drawn: Any) -> Any:
+        return gammaln(n_all + 1.0) - gammaln(n_drawn + 1.0) - gammaln(n_all - n_drawn + 1.0)
 
     log_law = log_ways(n, j) + log_ways(m, others) - log_ways(n + m, drawn)
     law = np.exp(np.where(others == drawn - j, log_law, -np.inf))
@@ -226,9 +239,9 @@ def _at_edges(first: IntArray, second: IntArray) -> float:
     return float(2 * len(tails) * tails.min(initial=1.0))
 
 
-def note_repeated_rows(source: Source) -> None:
+def note_repeated_rows(read: Fingerprint) -> None:
     """Warn of duplicate rows, which end up on both sides of a split."""
-    sample = source.rows_read.sample[:, 0]
+    sample = read.sample[:, 0]
     n_copies = len(sample) - len(np.unique(sample))
     if n_copies >= 5 and n_copies / len(sample) > NOTABLE_COPIES:
         warn_caller(
@@ -238,15 +251,13 @@ def note_repeated_rows(source: Source) -> None:
         )
 
 
-def about_copies(method: MethodContract, source: Source) -> list[str]:
+def about_copies(predictor: Fitted, read: Fingerprint) -> list[str]:
     """Report rows that are exact duplicates of calibration rows."""
-    if method.row_sample_ is None or method.row_sample_limit_ is None:
-        return []
-    hashes = method.row_sample_[:, 0].view(np.uint64)
-    n_copies, n_seen = source.rows_read.copies_of(hashes, method.row_sample_limit_)
-    if n_copies >= 5 and n_copies / n_seen > NOTABLE_COPIES:
+    inputs = predictor._current_fit().inputs
+    n_copies, n_sampled = read.copies_of(inputs.sample[:, 0], inputs.limit)
+    if n_copies >= 5 and n_copies / n_sampled > NOTABLE_COPIES:
         return [
-            f"About {n_copies / n_seen:.0%} of these rows are exact copies of calibration rows, "
+            f"About {n_copies / n_sampled:.0%} of these rows are exact copies of calibration rows, "
             f"so coverage is overestimated. {NOT_ALWAYS}"
         ]
     return []

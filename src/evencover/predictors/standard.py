@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from evencover.predictors.explanation import ONE_THRESHOLD
-from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.groups import Grouping, GroupPredictor
-from evencover.predictors.method import ClassValues
+from evencover.arrays import IntArray
+from evencover.predictors import wording
+from evencover.predictors.base import ClassValues
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.groups import GroupPredictor
+from evencover.quantiles import GroupedScores
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -28,7 +30,7 @@ class StandardPredictor(GroupPredictor):
     target_prevalence
         Class frequencies of the guarantee: (K,) numbers in proportion, the path of a file, or
         "uniform"; by default those of the calibration set.
-    alpha, score, exact, allow_empty, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, temperature, random_state
         As for every predictor.
 
     >>> p = [[0.75, 0.125, 0.125], [0.25, 0.5, 0.25], [0.125, 0.25, 0.625]]
@@ -43,20 +45,11 @@ class StandardPredictor(GroupPredictor):
 
     method: ClassVar[str] = "standard"
     summary: ClassVar[str] = "one threshold for all classes"
-    guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed on average over all examples; no single class has a "
-        "guarantee."
-    )
-    confident_guarantee: ClassVar[str] = (
-        "Overall coverage is at least 1 - alpha in at least {confidence} of all calibration "
-        "sets; no single class has a guarantee."
-    )
-    class_alpha_guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed on average over the examples of the classes with the "
-        "same alpha; no single class has a guarantee."
-    )
-    cause: ClassVar[str] = ONE_THRESHOLD
+    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.standard_guarantee)
+    _usual_cause: ClassVar[str] = wording.ONE_THRESHOLD
 
-    def _group(self, rows: CalibrationRows) -> Grouping:
-        same_alpha = self.class_alpha.of_class
+    def _group(
+        self, rows: CalibrationRows, state: Any
+    ) -> tuple[GroupedScores, IntArray, CalibrationRows]:
+        same_alpha = self._class_alpha(rows).of_class
         return rows.by(same_alpha), same_alpha, rows

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.data.source import IterableSource, Source
-from evencover.engine.blocks import known_ids
+from evencover.data.source import Source
 from evencover.errors import InputError
 from evencover.randomness import RandomStream, places, random_order
+from evencover.sizes import sampled
 
 FIT = "fit"
 # A fifth of the rows, but limited in rows and numbers: one parameter needs few.
-SHARE, MOST_ROWS, MOST_NUMBERS = 5, 2000, 1 << 24
+SHARE, MOST_ROWS, MOST_NUMBERS = 5, sampled(2000), sampled(1 << 24, 900)
 COLDEST, HOTTEST = 1 / 20, 20.0
 
 
-def fitted_temperature(
-    source: Source, ids: Any, logits: bool, random_state: int
-) -> tuple[float, Array]:
+def fitted_temperature(source: Source, logits: bool, random_state: int) -> tuple[float, Array]:
     """Return the likeliest temperature, and the rows (N,) it was fitted to.
 
     Ids, or places, alone choose these rows, so the others remain exchangeable with new rows.
@@ -30,7 +26,7 @@ def fitted_temperature(
             "temperature='fit' needs logits. Got probabilities; pass their logarithms with "
             "from_logits=True (--logits on the command line)."
         )
-    if isinstance(source, IterableSource) or source.n_rows is None:
+    if source.n_rows is None:
         raise InputError(
             "With temperature='fit' the rows are read twice. Got an iterator, which can be read "
             "once; pass an array or the path of a file."
@@ -40,8 +36,7 @@ def fitted_temperature(
         raise InputError(
             f"temperature='fit' needs at least {SHARE} rows. Got {source.n_rows} of them."
         )
-    keys = known_ids(source, ids)
-    keys = places(0, source.n_rows) if keys is None else keys
+    keys = places(0, source.n_rows) if source.keys is None else source.keys
     chosen: Array = np.zeros(source.n_rows, dtype=bool)
     chosen[random_order(random_state, RandomStream.TEMPERATURE, keys)[:n]] = True
     rows, labels = [], []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evencover.comparison.result import Comparison
-from evencover.output.atomic import reject_existing
+from evencover.output.atomic import check_output
 from evencover.predictors.base import BasePredictor
 from evencover.report.content import comparison_content, report_content
 from evencover.report.page import render_comparison, render_report, require_extra, write_html
@@ -34,7 +34,7 @@ def report_html(
     title: str = "Coverage report",
     **rows: Any,
 ) -> str:
-    """Return the report that `write_report` writes; `rows` are its ids, groups, top and so on."""
+    """Return the report that `write_report` writes; `rows` are its ids, top and so on."""
     require_extra()  # before the rows are read, which may take long
     return render_report(report_content(predictor, probabilities, labels, **rows), title)
 
@@ -46,7 +46,6 @@ def write_report(
     labels: Any = None,
     *,
     ids: Any = None,
-    groups: Any = None,
     executor: Any = None,
     taxonomy: Any = None,
     top: int | None = None,
@@ -63,7 +62,7 @@ def write_report(
         A calibrated predictor.
     path
         The file to write; `force` replaces an existing one.
-    probabilities, labels, ids, groups, executor
+    probabilities, labels, ids, executor
         Held-out examples, as in `BasePredictor.evaluate`; they are read once, in blocks.
     taxonomy
         A `Taxonomy`, or what it is read from, to summarize example sets.
@@ -72,8 +71,8 @@ def write_report(
     title
         The title of the report.
     """
-    path = reject_existing(path, force=force)
-    rows: Any = {"ids": ids, "groups": groups, "executor": executor, "taxonomy": taxonomy}
+    path = check_output(path, force=force)
+    rows: Any = {"ids": ids, "executor": executor, "taxonomy": taxonomy}
     rows["top"] = top
     return write_html(path, report_html(predictor, probabilities, labels, title=title, **rows))
 
@@ -92,5 +91,5 @@ def write_comparison(
     force: bool = False,
 ) -> Path:
     """Write `comparison_html` to a file atomically."""
-    path = reject_existing(path, force=force)
+    path = check_output(path, force=force)
     return write_html(path, comparison_html(comparison, title))

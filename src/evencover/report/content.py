@@ -18,11 +18,12 @@ from evencover.evaluation.metrics import descriptions
 from evencover.evaluation.report import Confusions, CoverageReport, Tally, or_none
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.explanation import Sharing
-from evencover.predictors.fitting import align_to_calibration, require_labels
+from evencover.predictors.calibration import require_labels
+from evencover.predictors.fit import align_to_calibration
 from evencover.predictors.rule import SetRule
 from evencover.predictors.shift_checks import score_histogram
-from evencover.quantiles import ClassAlpha, GroupedScores, exact_fraction
+from evencover.predictors.wording import Sharing
+from evencover.quantiles import ClassAlpha, GroupedScores
 from evencover.report.page import percent
 from evencover.report.verdict import (
     State,
@@ -48,7 +49,6 @@ def report_content(
     labels: Any = None,
     *,
     ids: Any = None,
-    groups: Any = None,
     executor: Any = None,
     taxonomy: Any = None,
     top: int | None = None,
@@ -56,19 +56,19 @@ def report_content(
     """Read labeled rows once, in blocks, and return all that the report shows, ready for JSON."""
     if top is not None:
         whole_number(top, "top", "report", 1)
-    source = align_to_calibration(predictor, probabilities, labels, allow_unknown=True)
+    source = align_to_calibration(predictor, probabilities, labels, ids, allow_unknown=True)
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     require_labels(source, "A report")
     edges = score_bins(predictor).edges
-    calibration_edges = np.zeros(0) if predictor.score_edges_ is None else predictor.score_edges_
-    rule = predictor.rule(logits=source.logits, groups=groups)
+    calibration_edges, _ = predictor.fit_.score_bins
+    rule = predictor.rule(logits=source.logits)
     names = None if ids is None else to_numpy(ids)
     view = ViewBlock(rule, edges, calibration_edges, names, tree, top)
     merge: Any = partial(ReportCounts.merged, predictor.n_classes_, len(edges) - 1)
     finish = ReportCounts.with_shown_confusions
-    counts: ReportCounts = fold_source(source, ids, view, merge, finish, executor)
+    counts, read = fold_source(source, view, merge, finish, executor)
     found = counts.tally, counts.confusions, counts.scores_by_bin, counts.cut
-    return describe(predictor, predictor.coverage_report(source, *found), counts, top)
+    return describe(predictor, predictor._coverage_report(source, read, *found), counts, top)
 
 
 # ---- rows to counts ------------------------------------------------------------------------------
@@ -89,14 +89,14 @@ class ViewBlock:
     taxonomy: Taxonomy | None
     top: int | None = None
 
-    def __call__(self, block: Block, ids: Array | None) -> BlockView:
+    def __call__(self, block: Block) -> BlockView:
         """Do all that takes time; blocks run side by side."""
         assert block.labels is not None
         scoring = self.rule.scoring
         known = block.labels < block.rows.shape[1]
-        scores = scoring.true_labels(block, ids)[known]
+        scores = scoring.true_labels(block)[known]
         scores = scoring.score.from_base(scores, block.labels[known])
-        sets = self.rule.sets(block, ids)
+        sets = self.rule.sets(block)
         return BlockView(
             self,
             block,
@@ -316,9 +316,9 @@ def describe(
         "score": make_score(predictor.score).name,
         "alpha": report.alpha,
         "target": target_text(report),
-        "targets": target_values(predictor.class_alpha),
+        "targets": target_values(predictor.fit_.alpha),
         "exact": predictor.exact,
-        "allow_empty": predictor.allow_empty,
+        "keep_top": predictor.keep_top,
         "n_rows": report.n_rows,
         "n_unknown": report.n_unknown,
         "n_classes": report.n_classes,
@@ -327,13 +327,11 @@ def describe(
         "guarantee": predictor.guarantee_text
         if report.class_alpha is not None
         else in_percent(predictor.guarantee_text, report.alpha),
-        "floor": None
-        if predictor.floor is None
-        else percent(float(exact_fraction(predictor.floor))),
-        "below_floor": _below_floor(predictor),
+        "guaranteed": _about_guarantees(predictor),
+        "without_guarantee": _without_guarantee(predictor),
         "top": None if report.at_top is None else _about_top(report, report.at_top, top),
         "has_thresholds": report.thresholds is not None,
-        "origin": predictor.origin,
+        "origin": predictor._origin,
         "weights": {name: w.round(4).tolist() for name, w in predictor._weights().items()},
         "facts": predictor._class_facts(),
         "data_warnings": list(report.data_warnings),
@@ -383,11 +381,19 @@ def _about_top(whole: CoverageReport, cut: CoverageReport, top: int | None) -> d
     }
 
 
-def _below_floor(predictor: BasePredictor) -> list[int]:
-    """Return the classes that have too few calibration examples for the floor."""
-    if predictor.floor is None or predictor.strict_floor:
+def _about_guarantees(predictor: BasePredictor) -> str:
+    """State the range of guaranteed coverage, if classes have guarantees that differ."""
+    lowest, highest = (percent(float(f(predictor.guarantees_)), 0) for f in (np.min, np.max))
+    if lowest == highest:
+        return ""
+    return f"Depending on its calibration examples, a class is guaranteed {lowest} to {highest}."
+
+
+def _without_guarantee(predictor: BasePredictor) -> list[int]:
+    """Return the classes that have too few calibration examples for a guarantee of their own."""
+    if predictor.floor is None:
         return []
-    return [int(index) for index in np.flatnonzero(predictor.below_floor_)]
+    return [int(index) for index in np.flatnonzero(predictor.guarantees_ == 0)]
 
 
 def in_percent(sentence: str, alpha: float) -> str:
@@ -438,11 +444,11 @@ def coverage_by_size(size_counts: IntArray, covered: IntArray) -> list[dict[str,
 
 
 def _about_empty_sets(predictor: BasePredictor, report: CoverageReport) -> str:
-    if report.empty_share <= MANY_EMPTY or not predictor.allow_empty:
+    if report.empty_share <= MANY_EMPTY or predictor.keep_top:
         return ""
     return (
-        f"{percent(report.empty_share)} of the sets are empty. Calibrate with allow_empty=False "
-        "(--no-allow-empty) to replace empty sets with the top class."
+        f"{percent(report.empty_share)} of the sets are empty. Calibrate with keep_top=True "
+        "(--keep-top) to include the most probable class in every set."
     )
 
 
@@ -476,8 +482,9 @@ def _class_columns(
         columns["target"] = report.class_target.round(6).tolist()
     if report.at_top is not None:
         columns["covered_at_top"] = report.at_top.class_covered.tolist()
-    if predictor.floor_thresholds_ is not None and report.thresholds is not None:
-        columns["at_floor"] = (report.thresholds == predictor.floor_thresholds_).tolist()
+    if predictor.guarantees_.any():
+        columns["guaranteed"] = predictor.guarantees_.round(4).tolist()
+        columns["set_by_floor"] = predictor._set_by_floor().tolist()
     if report.cluster_of_class is not None and (report.cluster_of_class >= 0).any():
         columns["cluster"] = report.cluster_of_class.tolist()
     return columns
@@ -507,7 +514,7 @@ def _group_columns(predictor: BasePredictor, sharing: Sharing, bins: Bins) -> di
         "whose": list(sharing.whose),
         "reference": list(sharing.reference),
         "rows": groups.counts.tolist(),
-        "rank": predictor.group_ranks(groups.counts).tolist(),
+        "rank": predictor._group_ranks(groups.counts).tolist(),
         "histogram": [int(count) for group in counts for count in group],
         "bin_edges": _distinct(bins.edges),
         "bin_places": bins.places.round(4).tolist(),

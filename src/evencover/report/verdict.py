@@ -11,7 +11,7 @@ from evencover.arrays import Array, IntArray
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import likely_below
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.explanation import Needs
+from evencover.predictors.wording import Needs
 from evencover.report.page import percent
 
 
@@ -69,8 +69,11 @@ def verdict(report: CoverageReport, spread: float) -> dict[str, Any]:
     states = class_states(report)
     n_below = int((states == State.BELOW).sum())
     average, is_met = _on_average(report, spread)
+    headline = _headline(report, n_below, is_met)
+    if not report.labels_fit:
+        headline, average, is_met = "Rows and labels do not belong together.", "", False
     return {
-        "headline": _headline(report, n_below, is_met),
+        "headline": headline,
         "details": _details(report),
         "is_met_on_average": is_met,
         "average": average,
@@ -143,7 +146,7 @@ def _details(report: CoverageReport) -> str:
 
 def remedies(predictor: BasePredictor, report: CoverageReport) -> list[str]:
     """Return causes and remedies, the most useful first."""
-    below, needs = np.flatnonzero(report.likely_below), predictor.row_needs()
+    below, needs = np.flatnonzero(report.likely_below), predictor._row_needs()
     if len(below) == 0:
         sentences = [_nothing_to_fix(report, needs)]
     else:
@@ -190,7 +193,7 @@ def _always_included(predictor: BasePredictor, report: CoverageReport, needs: Ne
     """Return the cost of classes that are always included, if there are any."""
     if report.thresholds is None:
         return ""
-    everywhere, rank_limit = np.isinf(report.thresholds), predictor.limits_.rank_limit
+    everywhere, rank_limit = np.isinf(report.thresholds), predictor.fit_.thresholds.rank_limit
     if rank_limit is not None:
         everywhere &= rank_limit == predictor.n_classes_
     n_everywhere = int(everywhere.sum())

@@ -20,13 +20,12 @@ from evencover import _kernels
 from evencover._kernels import Position
 from evencover._kernels.reference import FIXED_POINT
 from evencover.arrays import FloatArray
-from evencover.engine.blocks import known_ids
 from evencover.errors import InputError, needs, one_line
-from evencover.output.atomic import atomic_path, reject_existing
+from evencover.output.atomic import atomic_path, check_output
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.fitting import align_to_calibration
+from evencover.predictors.fit import align_to_calibration
 from evencover.predictors.rule import SetRule
-from evencover.validation import SUM_TOLERANCE
+from evencover.rounding import SUM_TOLERANCE
 
 # Only operations that IEEE arithmetic fixes to the last bit.
 OPERATIONS: dict[Any, str] = {
@@ -209,7 +208,7 @@ largest: Any = np.maximum
 
 def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[str, Any]:
     """Return the outputs as symbols, from the name of the rows."""
-    n_classes, limits = len(rule.limits.upper), rule.limits
+    n_classes, limits = len(rule.thresholds.upper), rule.thresholds
     given = Symbol(graph, rows, "rows").cast("float64")
     p, valid = _probabilities(graph, rule, given, n_classes, item_size)
     u: Any = 1.0
@@ -232,11 +231,9 @@ def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[st
         every = graph.row(0, n_classes)
         at = Position(p, p, rank, first, every, u)
         membership = _is_member(graph, rule, formula.function(at), every)
-    if not rule.allow_empty:
-        empty = graph.sum(membership.cast("int64")) == 0
+    if rule.keep_top:
         _, top_class = graph.in_order(given, 1)
-        every = graph.row(0, n_classes)
-        membership = membership | (empty & (every == top_class))
+        membership = membership | (graph.row(0, n_classes) == top_class)
     sizes = graph.sum(membership.cast("int64"))
     return {
         "membership": membership,
@@ -248,7 +245,7 @@ def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[st
 
 def _is_member(graph: Graph, rule: SetRule, scores: Any, classes: Any) -> Any:
     """Write `_kernels.is_member`, without the rank."""
-    limits = rule.limits
+    limits = rule.thresholds
     limit = graph.take(limits.upper, classes)
     if limits.lower is not None and limits.upper_probability is not None:
         draw = Symbol(graph, "draw", "float64").as_column()
@@ -352,7 +349,7 @@ def to_onnx(
         Overwrite an existing file.
     """
     onnx = _import_onnx()
-    path = reject_existing(path, force=force, extensions=(".onnx",))
+    path = check_output(path, force=force, extensions=(".onnx",))
     if dtype not in TYPES:
         raise InputError(f"'dtype' must be one of {', '.join(TYPES)}. Got {dtype!r} instead.")
     rule = _rule_of(predictor)
@@ -375,11 +372,13 @@ def onnx_inputs(
     predictor: BasePredictor, probabilities: Any, *, ids: Any = None
 ) -> dict[str, FloatArray]:
     """Return the random numbers (N,) that `predict_set` draws, as inputs of the graph."""
-    rule, source = _rule_of(predictor), align_to_calibration(predictor, probabilities)
-    keys, found = known_ids(source, ids), []
+    rule, source = (
+        _rule_of(predictor),
+        align_to_calibration(predictor, probabilities, ids=ids, read_labels=False),
+    )
+    found = []
     for block in source.blocks():
-        own = None if keys is None else keys[block.start : block.start + len(block.rows)]
-        draws = rule.scoring.draws(block, own, exact=rule.is_randomized)
+        draws = rule.scoring.draws(block, exact=rule.is_randomized)
         found.append(_kernels.row_numbers(block.rows, draws))
     uniform, draw = (np.concatenate(part) for part in zip(*found, strict=True))
     inputs = {"uniform": uniform} if rule.scoring.score.base.is_random else {}
@@ -397,11 +396,6 @@ def _import_onnx() -> Any:
 
 
 def _rule_of(predictor: BasePredictor) -> SetRule:
-    if "row groups" in predictor.needs:
-        raise InputError(
-            f"Only methods with one threshold per class can be exported. Got {predictor.method!r}, "
-            "whose thresholds depend on the group of each row."
-        )
     return predictor.rule()
 
 
@@ -409,7 +403,7 @@ def _new_model(rule: SetRule, dtype: str) -> Any:
     from onnx import helper
 
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    shape = ["N", len(rule.limits.upper)]
+    shape = ["N", len(rule.thresholds.upper)]
     rows = helper.make_tensor_value_info("rows", kind, shape, _description("rows", rule))
     graph = helper.make_graph([], "prediction_sets", [rows], [])
     opsets = [helper.make_opsetid("", OPSET)]
@@ -437,7 +431,7 @@ def _appended(rule: SetRule, after: Any, after_output: str | None) -> Any:
             f"The classifier must have opset {LEAST_OPSET} or later. Got {opset}; convert it with "
             "onnx.version_converter."
         )
-    output = _output_of(model, len(rule.limits.upper), after_output, str(after))
+    output = _output_of(model, len(rule.thresholds.upper), after_output, str(after))
     dtype = onnx.helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type)
     _extend(model, rule, output.name, dtype, opset)
     model.ir_version = max(model.ir_version, IR_VERSION)
@@ -464,7 +458,7 @@ def _extend(model: Any, rule: SetRule, rows: str, dtype: Any, opset: int) -> Non
     model.graph.initializer.extend([*graph.used_constants(), *constants])
     model.graph.input.extend(inputs)
     for name, kind in OUTPUTS.items():
-        wide = [len(rule.limits.upper)] if name in ("membership", "classes") else []
+        wide = [len(rule.thresholds.upper)] if name in ("membership", "classes") else []
         tensor = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
         about = (names[name], tensor, ["N", *wide], _description(name, rule))
         model.graph.output.append(helper.make_tensor_value_info(*about))
@@ -517,7 +511,7 @@ def _about(predictor: BasePredictor) -> dict[str, str]:
     return {
         "evencover.version": evencover.__version__,
         "evencover.method": predictor.method,
-        "evencover.alpha": str(predictor.class_alpha),
+        "evencover.alpha": str(predictor.fit_.alpha),
         "evencover.score": json.dumps(predictor.score_.to_dict(), default=str),
         "evencover.guarantee": predictor.guarantee_text,
         "evencover.class_names": json.dumps(names),

@@ -6,23 +6,24 @@ follow the JSON head, whose length the header `Inference-Header-Content-Length` 
 
 from __future__ import annotations
 
-import json
 import math
 import struct
-from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Array
+from evencover.arrays import Array, IntArray
 from evencover.errors import InputError
 from evencover.serving.requests import (
     JSON,
+    MAX_TEXT,
     Limits,
     RequestError,
     Rows,
-    check_columns,
-    read_object,
+    check_lists,
+    decode,
+    encode,
 )
 from evencover.sets import PredictionSets
 from evencover.validation import are_json_numbers
@@ -35,18 +36,16 @@ IDS: dict[str, Any] = {"BYTES": None, "INT64": INTEGER}
 OUTPUTS = {"sizes": "INT64", "classes": "INT64", "labels": "BYTES"}
 
 
-def metadata(about: dict[str, Any]) -> dict[str, Any]:
+def metadata(model: dict[str, Any]) -> dict[str, Any]:
     """Describe the tensors of a model; `ids` may be left out, and FP64 is read as well."""
-    n_classes = about["n_classes"]
-    inputs = [_tensor(about["reads"], "FP32", [-1, n_classes]), _tensor("ids", "BYTES", [-1])]
-    if about["needs_groups"]:
-        inputs.append(_tensor("groups", "BYTES", [-1]))
+    n_classes = model["n_classes"]
+    inputs = [_tensor(model["reads"], "FP32", [-1, n_classes]), _tensor("ids", "BYTES", [-1])]
     outputs = [
         _tensor(name, datatype, [-1] if name == "sizes" else [-1, n_classes])
         for name, datatype in OUTPUTS.items()
     ]
-    model = {"name": about["name"], "versions": [about["model"]], "platform": "evencover"}
-    return {**model, "inputs": inputs, "outputs": outputs}
+    about = {"name": model["name"], "versions": [model["model"]], "platform": "evencover"}
+    return {**about, "inputs": inputs, "outputs": outputs}
 
 
 def _tensor(name: str, datatype: str, shape: list[int]) -> dict[str, Any]:
@@ -56,102 +55,86 @@ def _tensor(name: str, datatype: str, shape: list[int]) -> dict[str, Any]:
 # Requests -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The id of a request, and the outputs that it asks for: whether each is binary."""
 
     id: str | None
     outputs: dict[str, bool]
 
 
-def read(
-    body: bytes, head_length: str | None, about: dict[str, Any], limits: Limits
-) -> tuple[Rows, Wanted]:
-    """Return the rows, ids and groups of a request, and the outputs that it asks for."""
+@cache
+def _request_type() -> Any:
+    """Return the type of a request's head; parameters that are not known are ignored."""
+    from msgspec import Meta, defstruct
+
+    size: Any = Annotated[int, Meta(ge=0, lt=2**31)]
+    of_input: Any = defstruct("InputParameters", [("binary_data_size", size | None, None)])
+    of_output: Any = defstruct(
+        "OutputParameters", [("binary_data", bool | None, None)], forbid_unknown_fields=True
+    )
+    of_request: Any = defstruct("Parameters", [("binary_data_output", bool, False)])
+    described: list[Any] = [("name", str), ("shape", list[size]), ("datatype", str)]
+    values: list[Any] = [("data", list | None, None), ("parameters", of_input | None, None)]
+    tensor: Any = defstruct("InputTensor", [*described, *values])
+    output: Any = defstruct("Output", [("name", str), ("parameters", of_output | None, None)])
+    fields: list[Any] = [("inputs", list[tensor]), ("outputs", list[output] | None, None)]
+    fields += [("id", str | None, None), ("parameters", of_request | None, None)]
+    return defstruct("InferRequest", fields)
+
+
+def read(body: bytes, head_length: str | None, reads: str, limits: Limits) -> tuple[Rows, Wanted]:
+    """Return the rows and ids of a request to a model that reads `reads`, and the outputs."""
     length = str(len(body)) if head_length is None else head_length
     n_head = int(length) if length.isdecimal() and len(length) < 20 else len(body) + 1
     if n_head > len(body):
         raise RequestError(400, f"{HEAD_LENGTH} must be within the body.")
-    content, tail = read_object(body[:n_head]), body[n_head:]
-    identity = content.get("id")
-    if identity is not None and not isinstance(identity, str):
-        raise InputError("'id' must be a string.")
-    found: dict[str, Any] = {}
+    head, tail = decode(body[:n_head], _request_type()), body[n_head:]
+    tensors: dict[str, Any] = {}
     start = 0
-    for tensor in _objects(content, "inputs"):
-        name = tensor.get("name")
-        if name not in (about["reads"], "ids", "groups") or name in found:
+    for tensor in head.inputs:
+        if tensor.name not in (reads, "ids") or tensor.name in tensors:
             raise InputError(
-                f"The inputs must be {about['reads']!r} and, if there are any, 'ids' and 'groups', "
-                f"once each. Got {str(name)[:100]!r}."
+                f"The inputs must be {reads!r} and, if there are any, 'ids', once each. "
+                f"Got {tensor.name[:100]!r}."
             )
-        size = _parameters(tensor).get("binary_data_size")
-        if size is not None and (type(size) is not int or not 0 <= size <= len(tail) - start):
-            raise InputError(
-                f"'binary_data_size' of {name!r} must be the size of data in the body."
-            )
-        data = tail[start : start + size] if size is not None else tensor.get("data")
-        found[name] = _read_tensor(tensor, data, is_rows=name == about["reads"])
-        start += size or 0
+        data, size = tensor.data, getattr(tensor.parameters, "binary_data_size", None)
+        if size is not None:
+            data, start = tail[start : start + size], start + size
+        tensors[tensor.name] = _read_tensor(tensor, data, is_rows=tensor.name == reads)
     if start != len(tail):
         raise InputError(
-            f"The inputs must use all of the binary data. Got {len(tail) - start} more."
+            f"The inputs must use all of the binary data. Got {len(tail)} bytes for {start}."
         )
-    if about["reads"] not in found:
-        raise InputError(f"The inputs must contain {about['reads']!r}.")
-    found["rows"] = found.pop(about["reads"])
-    return check_columns(found, limits), Wanted(identity, _wanted(content))
+    if reads not in tensors:
+        raise InputError(f"The inputs must contain {reads!r}.")
+    rows = check_lists(tensors[reads], {"ids": tensors.get("ids")}, limits)
+    return rows, Wanted(head.id, _wanted(head))
 
 
-def _wanted(content: Any) -> dict[str, bool]:
+def _wanted(head: Any) -> dict[str, bool]:
     """Return the outputs to give: whether each is binary."""
-    is_binary = _flag(_parameters(content), "binary_data_output", False)
-    if not content.get("outputs"):
+    is_binary = getattr(head.parameters, "binary_data_output", False)
+    if not head.outputs:
         return dict.fromkeys(OUTPUTS, is_binary)
     wanted = {}
-    for output in _objects(content, "outputs"):
-        name, parameters = output.get("name"), _parameters(output)
-        if name not in [*OUTPUTS] or not parameters.keys() <= {"binary_data"}:
+    for output in head.outputs:
+        if output.name not in OUTPUTS:
             raise InputError(
-                f"The outputs must be among {', '.join(map(repr, OUTPUTS))}, with no other "
-                f"parameter than 'binary_data'. Got {str(name)[:100]!r}."
+                f"The outputs must be among {', '.join(map(repr, OUTPUTS))}. "
+                f"Got {output.name[:100]!r}."
             )
-        wanted[name] = _flag(parameters, "binary_data", is_binary)
+        choice = getattr(output.parameters, "binary_data", None)
+        wanted[output.name] = is_binary if choice is None else choice
     return wanted
 
 
-def _objects(content: Any, name: str) -> list[dict[str, Any]]:
-    found = content.get(name)
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise InputError(f"{name!r} must be a list of objects.")
-    return found
-
-
-def _parameters(content: Any) -> dict[str, Any]:
-    found = content.get("parameters", {})
-    if not isinstance(found, dict):
-        raise InputError("'parameters' must be an object.")
-    return found
-
-
-def _flag(parameters: dict[str, Any], name: str, default: bool) -> bool:
-    value = parameters.get(name, default)
-    if not isinstance(value, bool):
-        raise InputError(f"{name!r} must be true or false.")
-    return value
-
-
 def _read_tensor(tensor: Any, data: Any, *, is_rows: bool) -> Any:
-    """Return rows as an array (n, K), ids or groups as a list."""
-    name, shape, datatype = tensor["name"], tensor.get("shape"), tensor.get("datatype")
+    """Return rows as an array (n, K), ids as a list."""
+    name, shape, datatype = tensor.name, tensor.shape, tensor.datatype
     known = NUMBERS if is_rows else IDS
-    if datatype not in [*known]:
+    if datatype not in known:
         raise InputError(f"The data type of {name!r} must be {' or '.join(known)}.")
-    if (
-        not isinstance(shape, list)
-        or not all(type(each) is int and 0 <= each < 2**31 for each in shape)
-        or len(shape) not in ((2,) if is_rows else (1, 2))
-    ):
+    if len(shape) not in ((2,) if is_rows else (1, 2)):
         raise InputError(f"The shape of {name!r} must be {'[N, K]' if is_rows else '[N]'}.")
     n_values, dtype = math.prod(shape), known[datatype]
     if isinstance(data, list) and all(isinstance(row, list) for row in data):
@@ -159,8 +142,8 @@ def _read_tensor(tensor: Any, data: Any, *, is_rows: bool) -> Any:
     values: Any
     if datatype == "BYTES":
         values = _read_texts(data) if isinstance(data, bytes) else data
-        is_text = isinstance(values, list) and all(isinstance(each, str) for each in values)
-        values = values if is_text else None
+        if not isinstance(values, list) or not all(map(_is_text, values)):
+            values = None
     elif isinstance(data, bytes):
         values = np.frombuffer(data, dtype) if len(data) == n_values * dtype.itemsize else None
     else:
@@ -172,16 +155,18 @@ def _read_tensor(tensor: Any, data: Any, *, is_rows: bool) -> Any:
     return values.tolist() if isinstance(values, np.ndarray) else values
 
 
-def _read_numbers(data: Any, dtype: np.dtype[Any]) -> Array | list[int] | None:
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_TEXT
+
+
+def _read_numbers(data: Any, dtype: np.dtype[Any]) -> Array | None:
     """Return a list of numbers from JSON; None if it is none."""
     if not isinstance(data, list) or not are_json_numbers(data):
         return None
-    if dtype == INTEGER:
-        return data
     try:
         with np.errstate(over="ignore"):  # infinity, which the rule rejects
-            return np.array(data, np.float64).astype(dtype)
-    except OverflowError:
+            return np.array(data, INTEGER if dtype == INTEGER else np.float64).astype(dtype)
+    except (OverflowError, TypeError):
         return None
 
 
@@ -199,6 +184,14 @@ def _read_texts(data: bytes) -> list[str] | None:
 
 
 # Responses ----------------------------------------------------------------------------------------
+
+
+def answer_bytes(sets: PredictionSets, wanted: Wanted, name_bytes: IntArray) -> int:
+    """Return about the size of a response, which has K values for every row."""
+    n_values = len(sets) * sets.n_classes
+    sizes = {"sizes": 8 * len(sets), "classes": 8 * n_values, "labels": 4 * n_values}
+    sizes["labels"] += int(name_bytes[sets.indices].sum())
+    return sum(sizes[output] for output in wanted.outputs)
 
 
 def write(
@@ -223,7 +216,7 @@ def write(
             tensor["data"] = values if output == "labels" else values.ravel().tolist()
         tensors.append(tensor)
     head = {"model_name": name, "model_version": version, "outputs": tensors}
-    text = json.dumps(head | ({} if wanted.id is None else {"id": wanted.id})).encode()
+    text = encode(head if wanted.id is None else head | {"id": wanted.id})
     if not tail:
         return text, JSON, ()
     length = (HEAD_LENGTH, str(len(text)))

@@ -22,6 +22,18 @@ struct Rows {
     double tolerance;  // of the row's sum; larger for rows that were bfloat16
 };
 
+// Rows of which only some classes are listed: row i has classes[starts[i]..starts[i + 1]), increasing,
+// and their probabilities.
+struct ListedRows {
+    const int64_t* starts;
+    const int32_t* classes;
+    const void* values;
+    int64_t n_rows;
+    int64_t n_classes;
+    Element element;  // float32 or float64
+    double tolerance;
+};
+
 // Softmax is 1 - p. The others use the order: APS, RAPS with a penalty on ranks beyond k_reg, or
 // `by_rank`, SAPS with a penalty on every rank after the first.
 struct Score {
@@ -96,11 +108,14 @@ struct ClassList {
     int64_t size = 0;
 };
 
-// Of each row: set size, whether the set contains the label, and the (first) most probable class.
+// Of each row: set size, whether the set contains the label, the (first) most probable class, and
+// whether the set is just that class. Of each class: in how many sets it appears.
 struct SetCoverage {
     int64_t* sizes;
     bool* is_covered;
     int64_t* top_classes;
+    bool* is_accepted;
+    int64_t* appearances;
 };
 
 // Requirements per row, and values per class; only flagged rows count.
@@ -124,9 +139,9 @@ struct Kernels {
                                  double* scores);
     int64_t (*score_matrix)(const Rows&, const Score&, const Draws&, double* scores);
     int64_t (*prediction_sets)(const Rows&, const Score&, const Draws&, const Thresholds&,
-                               bool allow_empty, int64_t* sizes, ClassList& members);
+                               bool keep_top, int64_t* sizes, ClassList& members);
     int64_t (*set_coverage)(const Rows&, const Score&, const Draws&, const int64_t* labels,
-                            const Thresholds&, bool allow_empty, const SetCoverage& result);
+                            const Thresholds&, bool keep_top, const SetCoverage& result);
     int64_t (*set_sizes)(const Rows&, const Score&, const Draws&, const ThresholdTable&,
                          int64_t* sizes);
     int64_t (*p_values)(const Rows&, const Score&, const Draws&, const GroupedScores&,
@@ -134,6 +149,15 @@ struct Kernels {
     void (*counts_within)(const double* ordered, int64_t n, const int64_t* classes,
                           const double* values, int64_t n_values, int64_t* counts);
     void (*shortfalls)(const Shortfalls&, int64_t* counts, double* sums);
+    void (*listed_keys)(const ListedRows&, uint64_t first, uint64_t* keys);
+    int64_t (*listed_label_scores)(const ListedRows&, const Score&, const Draws&,
+                                   const int64_t* labels, double* scores);
+    int64_t (*listed_scores)(const ListedRows&, const Score&, const Draws&, double* scores,
+                             int64_t* ranks);
+    int64_t (*listed_sets)(const ListedRows&, const Score&, const Draws&, const Thresholds&,
+                           bool keep_top, int64_t* sizes, ClassList& members);
+    int64_t (*listed_coverage)(const ListedRows&, const Score&, const Draws&, const int64_t* labels,
+                               const Thresholds&, bool keep_top, const SetCoverage& result);
 };
 
 namespace baseline {

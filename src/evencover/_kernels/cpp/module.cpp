@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <new>
 #include <optional>
@@ -156,6 +157,15 @@ struct TableArrays {
 };
 
 using Ids = std::optional<Vector<uint64_t>>;
+using Counts = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;  // overwritten
+
+// The arrays of topk.py's TopK.
+struct ListedArrays {
+    Vector<int64_t> starts;
+    Vector<int32_t> classes;
+    nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu> values;
+    int64_t n_classes;
+};
 
 // A score and its random numbers; methods take rows, ids, and the index of the first row.
 class Scorer {
@@ -207,7 +217,7 @@ class Scorer {
 
     // Return the boundaries of the rows' classes, and the classes.
     nb::tuple prediction_sets(const RowArray& array, const Ids& ids, uint64_t first,
-                              const ThresholdArrays& thresholds, bool allow_empty) const {
+                              const ThresholdArrays& thresholds, bool keep_top) const {
         const Rows rows = rows_of(array);
         const Draws draws = draws_of(rows, ids, first);
         const Thresholds own = thresholds.checked(rows.n_classes);
@@ -217,7 +227,7 @@ class Scorer {
         const auto start_array = owned(starts, rows.n_rows + 1);
         ClassList members;
         const auto select = [&] {
-            return kernels_.prediction_sets(rows, score_, draws, own, allow_empty, starts + 1,
+            return kernels_.prediction_sets(rows, score_, draws, own, keep_top, starts + 1,
                                             members);
         };
         // A few rows take less time than reacquiring the GIL.
@@ -230,18 +240,21 @@ class Scorer {
 
     nb::tuple set_coverage(const RowArray& array, const Ids& ids, uint64_t first,
                            const Vector<int64_t>& labels, const ThresholdArrays& thresholds,
-                           bool allow_empty) const {
+                           bool keep_top, const Counts& appearances) const {
         const Rows rows = rows_of(array);
         const Draws draws = draws_of(rows, ids, first);
         const Thresholds own = thresholds.checked(rows.n_classes);
         expect_labels(labels, rows);
         const Output<int64_t> sizes("i8", rows.n_rows), top_classes("i8", rows.n_rows);
-        const Output<bool> is_covered("?", rows.n_rows);
+        const Output<bool> is_covered("?", rows.n_rows), is_accepted("?", rows.n_rows);
+        expect_length(appearances, rows.n_classes);
+        std::fill_n(appearances.data(), rows.n_classes, int64_t{0});
         expect_good(without_gil([&] {
-            return kernels_.set_coverage(rows, score_, draws, labels.data(), own, allow_empty,
-                                         {sizes.data, is_covered.data, top_classes.data});
+            return kernels_.set_coverage(rows, score_, draws, labels.data(), own, keep_top,
+                                         {sizes.data, is_covered.data, top_classes.data, is_accepted.data,
+                                          appearances.data()});
         }));
-        return nb::make_tuple(sizes.array, is_covered.array, top_classes.array);
+        return nb::make_tuple(sizes.array, is_covered.array, top_classes.array, is_accepted.array);
     }
 
     nb::object set_sizes(const RowArray& array, const Ids& ids, uint64_t first,
@@ -272,7 +285,87 @@ class Scorer {
         return result.array;
     }
 
+    // The same for rows of which only some classes are listed.
+    nb::object listed_keys(const ListedArrays& arrays, uint64_t first) const {
+        const ListedRows rows = listed(arrays);
+        const Output<uint64_t> keys("u8", rows.n_rows);
+        without_gil([&] { kernels_.listed_keys(rows, first, keys.data); });
+        return keys.array;
+    }
+
+    nb::object listed_label_scores(const ListedArrays& arrays, const Ids& ids, uint64_t first,
+                                   const Vector<int64_t>& labels) const {
+        const ListedRows rows = listed(arrays);
+        const Draws draws = draws_of(rows.n_rows, ids, first);
+        expect_length(labels, rows.n_rows);
+        const Output<double> scores("f8", rows.n_rows);
+        expect_good(without_gil([&] {
+            return kernels_.listed_label_scores(rows, score_, draws, labels.data(), scores.data);
+        }));
+        return scores.array;
+    }
+
+    nb::tuple listed_scores(const ListedArrays& arrays, const Ids& ids, uint64_t first) const {
+        const ListedRows rows = listed(arrays);
+        const Draws draws = draws_of(rows.n_rows, ids, first);
+        const int64_t n_listed = rows.starts[rows.n_rows] - rows.starts[0];
+        const Output<double> scores("f8", n_listed);
+        const Output<int64_t> ranks("i8", n_listed);
+        expect_good(without_gil([&] {
+            return kernels_.listed_scores(rows, score_, draws, scores.data, ranks.data);
+        }));
+        return nb::make_tuple(scores.array, ranks.array);
+    }
+
+    nb::tuple listed_sets(const ListedArrays& arrays, const Ids& ids, uint64_t first,
+                          const ThresholdArrays& thresholds, bool keep_top) const {
+        const ListedRows rows = listed(arrays);
+        const Draws draws = draws_of(rows.n_rows, ids, first);
+        const Thresholds own = thresholds.checked(rows.n_classes);
+        const Output<int64_t> sizes("i8", rows.n_rows);
+        ClassList members;
+        const int64_t bad = without_gil([&] {
+            return kernels_.listed_sets(rows, score_, draws, own, keep_top, sizes.data, members);
+        });
+        const auto classes = owned(members.classes, members.size);
+        expect_good(bad);
+        return nb::make_tuple(sizes.array, classes);
+    }
+
+    nb::tuple listed_coverage(const ListedArrays& arrays, const Ids& ids, uint64_t first,
+                              const Vector<int64_t>& labels, const ThresholdArrays& thresholds,
+                              bool keep_top, const Counts& appearances) const {
+        const ListedRows rows = listed(arrays);
+        const Draws draws = draws_of(rows.n_rows, ids, first);
+        const Thresholds own = thresholds.checked(rows.n_classes);
+        expect_length(labels, rows.n_rows);
+        const Output<int64_t> sizes("i8", rows.n_rows), top_classes("i8", rows.n_rows);
+        const Output<bool> is_covered("?", rows.n_rows), is_accepted("?", rows.n_rows);
+        expect_length(appearances, rows.n_classes);
+        std::fill_n(appearances.data(), rows.n_classes, int64_t{0});
+        expect_good(without_gil([&] {
+            return kernels_.listed_coverage(rows, score_, draws, labels.data(), own, keep_top,
+                                            {sizes.data, is_covered.data, top_classes.data, is_accepted.data,
+                                          appearances.data()});
+        }));
+        return nb::make_tuple(sizes.array, is_covered.array, top_classes.array, is_accepted.array);
+    }
+
    private:
+    ListedRows listed(const ListedArrays& arrays) const {
+        const int64_t n_rows = length(arrays.starts) - 1, size = length(arrays.values);
+        expect_offsets(arrays.starts, n_rows, size);
+        expect_length(arrays.classes, size);
+        for (int64_t i = 0; i < size; ++i) {
+            const int32_t y = arrays.classes.data()[i];
+            expect(y >= 0 && y < arrays.n_classes, "class indices must exist");
+        }
+        const Element element = element_of(arrays.values.dtype());
+        expect(element != Element::float16, "probabilities must be float32 or float64");
+        return {arrays.starts.data(), arrays.classes.data(), arrays.values.data(), n_rows,
+                arrays.n_classes, element, tolerances_[static_cast<size_t>(element)]};
+    }
+
     Rows rows_of(const RowArray& array) const {
         const Element element = element_of(array.dtype());
         const Rows rows = {array.data(), array.stride(0), length(array),
@@ -285,10 +378,14 @@ class Scorer {
     }
 
     Draws draws_of(const Rows& rows, const Ids& ids, uint64_t first) const {
+        return draws_of(rows.n_rows, ids, first);
+    }
+
+    Draws draws_of(int64_t n_rows, const Ids& ids, uint64_t first) const {
         Draws draws = draws_;
         draws.first = first;
         if (ids) {
-            expect_length(*ids, rows.n_rows);
+            expect_length(*ids, n_rows);
             draws.ids = ids->data();
         }
         return draws;
@@ -364,6 +461,10 @@ NB_MODULE(_native, m) {
              "chances"_a, "chance_ranks"_a, "always"_a, "upper_only"_a,
              "upper_only_offsets"_a, "lower_only"_a,
              "lower_only_offsets"_a);
+    nb::class_<ListedArrays>(m, "ListedRows")
+        .def(nb::init<Vector<int64_t>, Vector<int32_t>,
+                      nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>, int64_t>(),
+             "starts"_a, "classes"_a, "values"_a, "n_classes"_a);
     nb::class_<Scorer>(m, "Scorer")
         .def(nb::init<const std::string&, uint64_t, std::optional<uint64_t>,
                       std::optional<uint64_t>, bool, double, int64_t, bool, bool, double,
@@ -373,12 +474,20 @@ NB_MODULE(_native, m) {
              "labels"_a)
         .def("score_matrix", &Scorer::score_matrix, "rows"_a, "ids"_a.none(), "first"_a)
         .def("prediction_sets", &Scorer::prediction_sets, "rows"_a, "ids"_a.none(), "first"_a,
-             "thresholds"_a, "allow_empty"_a)
+             "thresholds"_a, "keep_top"_a)
         .def("set_coverage", &Scorer::set_coverage, "rows"_a, "ids"_a.none(), "first"_a, "labels"_a,
-             "thresholds"_a, "allow_empty"_a)
+             "thresholds"_a, "keep_top"_a, "appearances"_a)
         .def("set_sizes", &Scorer::set_sizes, "rows"_a, "ids"_a.none(), "first"_a, "table"_a)
         .def("p_values", &Scorer::p_values, "rows"_a, "ids"_a.none(), "first"_a, "scores"_a,
-             "offsets"_a, "group_of_class"_a);
+             "offsets"_a, "group_of_class"_a)
+        .def("listed_keys", &Scorer::listed_keys, "rows"_a, "first"_a)
+        .def("listed_label_scores", &Scorer::listed_label_scores, "rows"_a, "ids"_a.none(),
+             "first"_a, "labels"_a)
+        .def("listed_scores", &Scorer::listed_scores, "rows"_a, "ids"_a.none(), "first"_a)
+        .def("listed_sets", &Scorer::listed_sets, "rows"_a, "ids"_a.none(), "first"_a,
+             "thresholds"_a, "keep_top"_a)
+        .def("listed_coverage", &Scorer::listed_coverage, "rows"_a, "ids"_a.none(), "first"_a,
+             "labels"_a, "thresholds"_a, "keep_top"_a, "appearances"_a);
     m.def("random_bits", &random_bits);
     m.def("counts_within", &counts_within);
     m.def("shortfalls", &shortfalls);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "descending_order.hpp"
@@ -11,37 +12,45 @@
 
 EVENCOVER_BEGIN
 
-// Call `use(i, classes, size)` with the set of each row, which is written to `room()`.
+// Call `use(i, row, classes, size)` with the set of each row, which is written to `room()`.
 template <class Sets, class Source, class Room, class Use>
 inline int64_t each_set_by(Source& source, const Rows& rows, const Score& score,
-                           const Draws& draws, const Thresholds& thresholds, bool allow_empty,
-                           Room room, Use use) {
+                           const Draws& draws, const Thresholds& thresholds, Room room, Use use) {
     Sets sets(score, thresholds, rows.n_classes, rows.n_rows);
     return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, double draw) {
         int32_t* const classes = room();
-        int64_t size = sets.write(source, row, u, draw, classes);
+        const int64_t size = sets.write(source, row, u, draw, classes);
         if (size < 0) return false;
-        if (size == 0 && !allow_empty) {
-            classes[0] = static_cast<int32_t>(first_largest(source.stored(), rows.n_classes));
-            size = 1;
-        }
-        use(i, classes, size);
+        use(i, row, classes, size);
         return true;
     });
 }
 
 template <class Source, class Room, class Use>
 inline int64_t each_set(Source& source, const Rows& rows, const Score& score, const Draws& draws,
-                        const Thresholds& thresholds, bool allow_empty, Room room, Use use) {
+                        const Thresholds& thresholds, Room room, Use use) {
     const auto by = score.needs_order || thresholds.rank_limit
                         ? each_set_by<OrderedSets<typename Source::Value>, Source, Room, Use>
                         : each_set_by<SoftmaxSets, Source, Room, Use>;
-    return by(source, rows, score, draws, thresholds, allow_empty, room, use);
+    return by(source, rows, score, draws, thresholds, room, use);
 }
 
-// Order each set by decreasing probability.
+// Put the most probable class first in an ordered set that lacks it, and return the new size. More
+// than half of the row's sum is the most probable class's, which spares most rows another pass.
+template <class Stored, class T>
+inline int64_t with_top(const Stored* stored, const T* row, int64_t n_classes, int32_t* classes,
+                        int64_t size) {
+    if (size && static_cast<double>(row[classes[0]]) > 0.5 + coarse_tolerance) return size;
+    const auto top = static_cast<int32_t>(first_largest(stored, n_classes));
+    if (size && classes[0] == top) return size;
+    std::memmove(classes + 1, classes, static_cast<size_t>(size) * sizeof(int32_t));
+    classes[0] = top;
+    return size + 1;
+}
+
+// Order each set by decreasing probability. With `keep_top`, each has the most probable class.
 inline int64_t prediction_sets(const Rows& rows, const Score& score, const Draws& draws,
-                               const Thresholds& thresholds, bool allow_empty, int64_t* sizes,
+                               const Thresholds& thresholds, bool keep_top, int64_t* sizes,
                                ClassList& members) {
     return with_source(rows, [&](auto&& source) {
         const int64_t room_of_row = rows.n_classes + n_lanes;
@@ -49,13 +58,16 @@ inline int64_t prediction_sets(const Rows& rows, const Score& score, const Draws
         DescendingOrder<std::decay_t<decltype(*source.stored())>> order;
         int64_t n_listed = 0;
         const int64_t bad = each_set(
-            source, rows, score, draws, thresholds, allow_empty,
+            source, rows, score, draws, thresholds,
             [&] {
                 listed.reserve(n_listed + room_of_row);
                 return listed.data() + n_listed;
             },
-            [&](int64_t i, int32_t* classes, int64_t size) {
+            [&](int64_t i, const auto* row, int32_t* classes, int64_t size) {
                 order.put_first(source.stored(), classes, size);
+                if (keep_top) {
+                    size = with_top(source.stored(), row, rows.n_classes, classes, size);
+                }
                 sizes[i] = size;
                 n_listed += size;
             });
@@ -68,19 +80,27 @@ inline int64_t prediction_sets(const Rows& rows, const Score& score, const Draws
 
 // Evaluate the sets without storing them.
 inline int64_t set_coverage(const Rows& rows, const Score& score, const Draws& draws,
-                            const int64_t* labels, const Thresholds& thresholds, bool allow_empty,
+                            const int64_t* labels, const Thresholds& thresholds, bool keep_top,
                             const SetCoverage& result) {
     return with_source(rows, [&](auto&& source) {
         Buffer<int32_t> room(rows.n_classes + n_lanes);
         return each_set(
-            source, rows, score, draws, thresholds, allow_empty, [&] { return room.data(); },
-            [&](int64_t i, const int32_t* classes, int64_t size) {
+            source, rows, score, draws, thresholds, [&] { return room.data(); },
+            [&](int64_t i, const auto*, const int32_t* classes, int64_t size) {
                 const auto label = static_cast<int32_t>(labels[i]);
-                uint32_t is_covered = 0;
-                for (int64_t j = 0; j < size; ++j) is_covered |= classes[j] == label ? 1u : 0u;
-                result.sizes[i] = size;
-                result.is_covered[i] = is_covered != 0;
-                result.top_classes[i] = first_largest(source.stored(), rows.n_classes);
+                const auto top = static_cast<int32_t>(first_largest(source.stored(), rows.n_classes));
+                uint32_t has_label = 0, has_top = 0;
+                for (int64_t j = 0; j < size; ++j) {
+                    has_label |= classes[j] == label ? 1u : 0u;
+                    has_top |= classes[j] == top ? 1u : 0u;
+                    ++result.appearances[classes[j]];
+                }
+                const bool adds_top = keep_top && !has_top;
+                result.appearances[top] += adds_top;
+                result.sizes[i] = size + adds_top;
+                result.is_covered[i] = has_label || (adds_top && top == label);
+                result.top_classes[i] = top;
+                result.is_accepted[i] = size + adds_top == 1 && (has_top || adds_top);
             });
     });
 }

@@ -9,7 +9,7 @@ import zipfile
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import chain
+from dataclasses import dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import IO, Any
@@ -22,23 +22,27 @@ from evencover.data.columns import (
     LABEL_KEYS,
     NAMES_KEY,
     USUAL,
+    ColumnUses,
+    Contents,
     Keys,
     checked_names,
     found_key,
     matrix_key,
     names_logits,
 )
-from evencover.data.location import Location, identity_of, reading, size_of
-from evencover.data.source import (
-    RawBlocks,
-    Source,
-    SourceInfo,
-    rows_per_block,
-    rows_per_part,
-    slices,
+from evencover.data.location import (
+    Identity,
+    Location,
+    absolute,
+    file_identity,
+    identity_of,
+    local_copy,
+    reading,
+    size_of,
 )
+from evencover.data.source import RawBlock, Reader, rows_per_block, rows_per_part, slices
 from evencover.errors import InputError, import_extra
-from evencover.validation import matrix_shape, parse_json, unique_keys
+from evencover.validation import matrix_shape, unique_keys
 
 BFLOAT16 = np.dtype("V2")  # NumPy's placeholder for an unknown type
 
@@ -114,78 +118,82 @@ class LazyArrays(UserDict[str, Any]):
 OpenArrays = Callable[[Location], AbstractContextManager[Mapping[str, Any]]]
 
 
-class ArraysSource(Source):
-    """A matrix with labels and class names in one file.
+@dataclass(frozen=True, kw_only=True)
+class ArrayFileReader(Reader):
+    """Reads a matrix of a file, which it opens for each reading."""
 
-    Keeps the location and the range of rows; opens the file to read it.
-    """
+    location: Location
+    identity: Identity
+    open_arrays: OpenArrays
+    key: str  #: name of the matrix
+    chunk: int  #: rows that are read together; 0 if all are
 
-    def __init__(self, location: Location, open_arrays: OpenArrays, keys: Keys = USUAL) -> None:
-        self.location, self._open, name = location, open_arrays, f"'{location}'"
-        with reading(location) as self.identity, open_arrays(location) as arrays:
-            self._key = matrix_key(arrays, name, keys)
-            matrix, size = arrays[self._key], self.identity.size
-            n_rows, n_classes = matrix_shape(matrix.shape, name)
-            if matrix.dtype.kind not in "biuf" and matrix.dtype != BFLOAT16:
-                raise InputError(f"{name} must contain real numbers. Got the type {matrix.dtype}.")
-            chunks = getattr(matrix, "chunks", None) or [0 if hasattr(matrix, "in_order") else 1]
-            self._unit = int(chunks[0])
-            reject_bomb((self._unit, n_classes), matrix.dtype, self._key, size)
-            names = whole(arrays, NAMES_KEY, size)
-            label_key = found_key(arrays, keys.labels, LABEL_KEYS, name, "labels_key")
-            labels = whole(arrays, label_key, size)
-            id_key = found_key(arrays, keys.ids, ID_KEYS, name, "ids_key")
-            ids = whole(arrays, id_key, size)
-            if ids is not None and (ids.shape != (n_rows,) or ids.dtype.kind not in "iuUO"):
-                id_key = ids = None  # ids of other data
-            self._ids = ids
-            names_key = None if names is None else NAMES_KEY
-            uses = {"numbers": self._key or "the only matrix", "labels": label_key, "ids": id_key}
-            uses["class names"] = names_key
-            others = set(arrays) - {self._key, label_key, id_key, names_key}
-            left_out = {key: "not a name that is known" for key in arrays if key in others}
-            logits = names_logits(self._key, arrays)
-        class_names = None
-        if names is not None:
-            stored = f"{NAMES_KEY!r} in {name}"
-            class_names = checked_names(names.ravel().tolist(), n_classes, stored)
-        used = {use: key for use, key in uses.items() if key}
-        self.info = SourceInfo(
-            n_classes,
-            n_rows,
-            class_names,
-            logits,
-            name,
-            used=used,
-            left_out=left_out,
-            allow_unknown=keys.allow_unknown,
-        )
-        if labels is not None:
-            self.attach_labels(labels)
-
-    def row_blocks(self) -> RawBlocks:
+    def row_blocks(self) -> Iterator[RawBlock]:
         """Read slices of the matrix aligned with its chunks, so that none is read twice.
 
         Large chunks are read in pairs, which zarr decompresses in parallel.
         """
         assert self.n_rows is not None
-        chunk = max(1, self._unit)
-        step = rows_per_block(self.n_classes)
+        chunk, step = max(1, self.chunk), rows_per_block(self.n_classes)
         step = step + -step % chunk if chunk == 1 or step > chunk else 2 * chunk
-        first = self.info.first_row
-        stop = first + self.n_rows
-        with reading(self.location, self.identity), self._open(self.location) as arrays:
-            matrix = arrays[self._key]
-            for start in range(first, stop, step):
+        stop = self.first_row + self.n_rows
+        with reading(self.location, self.identity), self.open_arrays(self.location) as arrays:
+            matrix = arrays[self.key]
+            for start in range(self.first_row, stop, step):
                 yield from slices(np.asarray(matrix[start : min(start + step, stop)]))
 
-    def split(self) -> list[Source]:
+    def split(self) -> list[Reader]:
         """Split rows at chunk boundaries."""
         assert self.n_rows is not None
         step = rows_per_part(self.n_classes)
-        step = step + -step % self._unit if self._unit else max(1, self.n_rows)
+        step = step + -step % self.chunk if self.chunk else max(1, self.n_rows)
+        whole = replace(self, location=absolute(self.location))
         starts = range(0, self.n_rows, step)
-        return [self.cut(start, min(step, self.n_rows - start)) for start in starts]
+        return [whole.cut(start, min(step, self.n_rows - start)) for start in starts]
+
+    def identity_of_rows(self) -> tuple[Any, ...]:
+        """Identify the rows by their file."""
+        return (*file_identity(self.location, self.identity), self.first_row)
+
+
+def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = USUAL) -> Contents:
+    """Open a file with a matrix and, perhaps, labels, ids and class names."""
+    name = f"'{location}'"
+    with reading(location) as identity, open_arrays(location) as arrays:
+        key = matrix_key(arrays, name, keys)
+        matrix, size = arrays[key], identity.size
+        n_rows, n_classes = matrix_shape(matrix.shape, name)
+        if matrix.dtype.kind not in "biuf" and matrix.dtype != BFLOAT16:
+            raise InputError(f"{name} must contain real numbers. Got the type {matrix.dtype}.")
+        chunks = getattr(matrix, "chunks", None) or [0 if hasattr(matrix, "in_order") else 1]
+        reject_bomb((chunks[0], n_classes), matrix.dtype, key, size)
+        label_key = found_key(arrays, keys.labels, LABEL_KEYS, name, "labels_key")
+        id_key = found_key(arrays, keys.ids, ID_KEYS, name, "ids_key")
+        names, ids = whole(arrays, NAMES_KEY, size), whole(arrays, id_key, size)
+        labels = whole(arrays, label_key, size) if keys.read_labels else None
+        if ids is not None and (ids.shape != (n_rows,) or ids.dtype.kind not in "iuUO"):
+            id_key = ids = None  # ids of other data
+        used = {"numbers": key or "the only matrix", "labels": label_key, "ids": id_key}
+        used["class names"] = None if names is None else NAMES_KEY
+        left_out = dict.fromkeys(arrays.keys() - {key, *used.values()}, "not a name that is known")
+        shared = {name: whole(arrays, name, size) for name in keys.shared & left_out.keys()}
+        logits = names_logits(key, arrays)
+    class_names = None
+    if names is not None:
+        class_names = checked_names(names.ravel().tolist(), n_classes, f"{NAMES_KEY!r} in {name}")
+    reader = ArrayFileReader(
+        location=location,
+        identity=identity,
+        open_arrays=open_arrays,
+        key=key,
+        chunk=int(chunks[0]),
+        n_rows=n_rows,
+        n_classes=n_classes,
+        name=name,
+    )
+    uses = ColumnUses({use: key for use, key in used.items() if key}, left_out)
+    columns = {name: v for name, v in shared.items() if v is not None and v.shape == (n_rows,)}
+    return Contents(reader, class_names, logits, labels, ids=ids, columns=uses, shared=columns)
 
 
 @contextmanager
@@ -317,44 +325,30 @@ _TYPES = {
     for kind, sizes in {"I": (1, 2, 4, 8), "U": (1, 2, 4, 8), "F": (2, 4, 8)}.items()
     for n in sizes
 } | {"BOOL": np.dtype("?"), "BF16": BFLOAT16}
-_LONGEST_HEADER = 100_000_000  # the format's own limit
 
 
 @contextmanager
 def safetensors_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
-    """Open the tensors; class names are a JSON list of strings in the metadata."""
-    begin, header = _safetensors_header(location)
-    metadata = header.pop("__metadata__", {})
+    """Open the tensors as memory maps; class names are a JSON list of strings in the metadata."""
+    from safetensors import safe_open
+
     arrays: dict[str, Any] = {}
-    ranges = sorted(about["data_offsets"] for about in header.values())
-    ends = [0, *chain.from_iterable(ranges), size_of(location) - begin]
-    if ends[::2] != ends[1::2] or ends != sorted(ends):
-        raise ValueError("its tensors overlap, leave gaps or do not end with the file")
-    for key, about in header.items():
-        if about["dtype"] not in _TYPES:
-            raise InputError(f"'{key}' in '{location}' must contain numbers. Got {about['dtype']}.")
-        start, end = about["data_offsets"]
-        dtype, shape = _TYPES[about["dtype"]], tuple(about["shape"])
-        if math.prod(shape) * dtype.itemsize != end - start or any(n < 0 for n in shape):
-            raise ValueError(f"{key!r} of the shape {shape} has {end - start} bytes")
-        arrays[key] = PlainArray(location, begin + start, dtype, shape)
-    if NAMES_KEY in metadata:
-        arrays[NAMES_KEY] = np.array(json.loads(metadata[NAMES_KEY]), dtype=str)
-    yield arrays
-
-
-def safetensors_metadata(location: Location) -> dict[str, str]:
-    """Read the metadata of the header."""
-    return dict(_safetensors_header(location)[1].get("__metadata__", {}))
-
-
-def _safetensors_header(location: Location) -> tuple[int, dict[str, Any]]:
-    """Return the offset of the tensors, and their descriptions."""
-    with location.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if not 2 <= length <= _LONGEST_HEADER:
-            raise ValueError("it has no header")
-        return 8 + length, dict(parse_json(file.read(length), f"the header of '{location}'"))
+    with local_copy(location) as path, safe_open(path, framework="numpy") as file:
+        with path.open("rb") as content:
+            offset = 8 + int.from_bytes(content.read(8), "little")  # the header and its length
+        for key in file.offset_keys():  # without gaps, as the library checks
+            tensor = file.get_slice(key)
+            if tensor.get_dtype() not in _TYPES:
+                raise InputError(
+                    f"'{key}' in '{location}' must contain numbers. Got {tensor.get_dtype()}."
+                )
+            dtype, shape = _TYPES[tensor.get_dtype()], tuple(tensor.get_shape())
+            arrays[key] = PlainArray(path, offset, dtype, shape)
+            offset += math.prod(shape) * dtype.itemsize
+        names = (file.metadata() or {}).get(NAMES_KEY)
+        if names is not None:
+            arrays[NAMES_KEY] = np.array(json.loads(names), dtype=str)
+        yield arrays
 
 
 @contextmanager

@@ -6,13 +6,14 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from evencover.arrays import (
     Array,
     arrow_kind,
     import_pyarrow,
-    is_list,
     matrix_from_arrow,
     rows_of,
     saved_index,
@@ -28,438 +28,459 @@ from evencover.arrays import (
     to_numpy,
 )
 from evencover.data.columns import (
-    FLAT_LIGHTEVAL,
     ID_KEYS,
     LABEL_KEYS,
-    LIGHTEVAL,
     LIST_KINDS,
     NAMES_KEY,
     SAVED_INDEX,
     USUAL,
     Column,
+    Contents,
     Keys,
     Kind,
-    are_numbers,
+    by_rank,
     checked_names,
     choose,
     count_up,
-    found_key,
-    layout_keys,
-    note_left_out,
+    index_ids,
+    integers_are_names,
 )
-from evencover.data.formats import evaluation_logs
 from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays
-from evencover.data.frames import index_ids
-from evencover.data.location import Location, reading
+from evencover.data.location import Identity, Location, absolute, file_identity, reading
 from evencover.data.source import (
-    RawBlocks,
-    Source,
-    SourceInfo,
+    RawBlock,
+    Reader,
     rows_per_block,
     rows_per_part,
     slices,
 )
 from evencover.errors import InputError
+from evencover.sizes import at_once
 from evencover.threads import map_on_threads
-from evencover.validation import are_json_numbers, parse_json, unique_keys
+from evencover.validation import are_json_numbers, is_integer_text, parse_json, unique_keys
 
 MOST_READERS = 4  # each keeps pieces in memory
 
 # Row groups of up to 64 MB of float32 are read whole. Larger ones are read in batches: small ones
 # of lists, to stay in the cache, and large ones of columns, each of which takes a call per class.
-WHOLE_ELEMENTS = 1 << 24
-LIST_ELEMENTS, COLUMN_ELEMENTS = 1 << 20, 1 << 23
+WHOLE_ELEMENTS = at_once(1 << 24)
+LIST_ELEMENTS, COLUMN_ELEMENTS = at_once(1 << 20, 40), at_once(1 << 23, 70)
 
 
-class TableSource(Source):
-    """A table stored in pieces, such as row groups or record batches.
-
-    Keeps only the location and the range of pieces.
-    """
+@dataclass(frozen=True, kw_only=True)
+class TableFile(ABC):
+    """A table in a file, stored in pieces, such as row groups or record batches."""
 
     location: Location
-    _has_header = True
-
-    def __init__(self, location: Location, keys: Keys = USUAL) -> None:
-        import_pyarrow()
-        self.location, self._keys, name = location, keys, f"'{location}'"
-        self.info = SourceInfo(0, name=name)
-        with reading(location) as self.identity:
-            schema, self._piece_rows = self._describe()
-            self._pieces = range(len(self._piece_rows))
-            keys = layout_keys([field.name for field in _fields(schema)], self._keys)
-            self.info = self._read_schema(_unfolded(schema, keys), keys)
-        if self.n_rows and self.n_classes < 2:
-            raise InputError(f"{name} must have at least 2 classes. Got {self.n_classes}.")
-
-    def _describe(self) -> tuple[Any, list[int]]:
-        """Return the schema, and the number of rows of each piece."""
-        raise NotImplementedError
-
-    def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
-        """Read record batches of at most about `n_rows` rows."""
-        raise NotImplementedError
-
-    def _read_schema(self, schema: Any, keys: Keys) -> SourceInfo:
-        columns = [Column(field.name, arrow_kind(field.type)) for field in schema]
-        layout = choose(columns, keys, self.name, named=self._has_header, index=saved_index(schema))
-        note_left_out(layout, self.name)
-        n_rows, n_classes, names = sum(self._piece_rows), len(layout.matrix), layout.class_names
-        self._columns = [columns[place].name for place in layout.matrix]
-        self._is_list = columns[layout.matrix[0]].kind.endswith("list")
-        self._label_column = None if layout.label is None else columns[layout.label].name
-        self._id_column = None if layout.ids is None else columns[layout.ids].name
-        self._ids_are_index = layout.ids_are_index
-        self._range = saved_range(schema, n_rows)
-        if self._is_list:
-            n_classes = getattr(schema.field(self._columns[0]).type, "list_size", 0)
-            if n_classes == 0:
-                batches = self._batches(self._pieces, self._columns, 1)
-                rows = next((each.column(0).slice(0, 1) for each in batches if each.num_rows), None)
-                # The number of classes is unknown without rows; reading raises.
-                n_classes = 0 if rows is None else matrix_from_arrow(rows, self.name).shape[1]
-            stored = (schema.metadata or {}).get(NAMES_KEY.encode())
-            if stored is not None:  # a JSON list, as in safetensors files
-                names = checked_names(json.loads(stored), n_classes, f"{NAMES_KEY} in {self.name}")
-        return SourceInfo(
-            n_classes,
-            n_rows,
-            names,
-            layout.logits,
-            self.name,
-            has_labels=layout.label is not None,
-            numbers_are_names=are_numbers(layout.class_names or [""]),
-            may_be_ranked=True,
-            used=layout.used(columns),
-            left_out=layout.left_out,
-        )
-
-    def _read_ids(self) -> Array | None:
-        if self._id_column is None:
-            return None if self._range is None else index_ids(self._range)
-        with reading(self.location, self.identity):
-            batches = list(self._batches(self._pieces, [self._id_column], 1 << 20))
-            chunks = [batch.column(0) for batch in batches if batch.num_rows]
-            if not chunks:
-                return None
-            ids = matrix_from_arrow(import_pyarrow().chunked_array(chunks), self.name)
-        return index_ids(ids) if self._ids_are_index else ids
-
-    def _wanted(self) -> list[str]:
-        """List the columns to read; separate labels replace those of the file."""
-        has_labels = self._label_column is not None and self.labels is None
-        return [*self._columns, *([self._label_column] if has_labels else [])]  # type: ignore[list-item]
-
-    def row_blocks(self) -> RawBlocks:
-        """Read the pieces as blocks."""
-        with reading(self.location, self.identity):
-            for blocks in self._read():
-                yield from blocks
-
-    def _read(self) -> Iterator[RawBlocks]:
-        """Read blocks as they are stored."""
-        n_elements = LIST_ELEMENTS if self._is_list else COLUMN_ELEMENTS
-        n_rows = max(1, n_elements // max(1, self.n_classes))
-        first = self.info.first_row
-        for batch in self._batches(self._pieces, self._wanted(), n_rows):
-            yield self._as_blocks(batch, first)
-            first += batch.num_rows
-
-    def _as_blocks(self, table: Any, first: int) -> RawBlocks:
-        """Return rows and labels of a table or record batch that starts at row `first`."""
-        found = [matrix_from_arrow(table.column(name), self.name, first) for name in self._columns]
-        has_labels = self._label_column in table.schema.names
-        labels = self._labels_of(table, first) if has_labels else None
-        return slices(found[0] if len(found) == 1 else rows_of(found), labels)
-
-    def _labels_of(self, table: Any, first: int) -> Array:
-        """Read the labels; a list of one label is that label."""
-        column = table.column(self._label_column)
-        if not is_list(column.type):
-            return matrix_from_arrow(column, self.name, first)
-        import pyarrow.compute as compute
-
-        lengths = np.asarray(compute.list_value_length(column).fill_null(0))
-        if (lengths != 1).any():
-            row = int((lengths != 1).argmax())
-            raise InputError(
-                f"Every row of {self.name} must have one label in {self._label_column!r}. "
-                f"Got {lengths[row]} in row {first + row}."
-            )
-        return matrix_from_arrow(compute.list_flatten(column), self.name, first)
+    columns: tuple[Column, ...]
+    piece_rows: tuple[int, ...]  #: rows of each piece
+    is_named: bool = True  #: whether the columns have names
+    index: str | None = None  #: the column in which pandas stored the index
+    index_range: Array | None = None  #: the index that pandas stored as a range
+    class_names: str | None = None  #: of a list column, as JSON
 
     @classmethod
-    def columns_of(cls, location: Location) -> LazyArrays:
-        """Return the columns of a file that need not contain probabilities, read on demand.
+    @abstractmethod
+    def open(cls, location: Location, keys: Keys | None) -> Self:
+        """Read the names and kinds of the columns, and the numbers of rows.
 
-        The index of pandas is called ``__index_level_0__``, regardless of its name.
+        Without keys, the table need not contain probabilities.
         """
-        table = cls.__new__(cls)
-        table.location = location
-        schema, piece_rows = table._describe()
-        index = saved_index(schema)
-        counted = saved_range(schema, sum(piece_rows))
-        counted = None if counted is None else index_ids(counted)
-        stored = {SAVED_INDEX if name == index else name: name for name in schema.names}
-        stored |= {} if counted is None else {SAVED_INDEX: SAVED_INDEX}
 
-        def read(name: str) -> Array:
-            if name == SAVED_INDEX and counted is not None:
-                return counted
-            column = stored[name]
-            batches = table._batches(range(len(piece_rows)), [column], 1 << 20)
-            values = [batch.column(0) for batch in batches]
-            chunks = import_pyarrow().chunked_array(values, schema.field(column).type)
-            return matrix_from_arrow(chunks, f"'{location}'")
+    @abstractmethod
+    def batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
+        """Read record batches of at most about `n_rows` rows."""
 
-        return LazyArrays(stored, read)
+    def piece_reader(self, columns: list[str]) -> Callable[[range], Any] | None:
+        """Return a function that threads call for different pieces; None if they cannot."""
+        return None
+
+    def column(self, name: str) -> Array:
+        """Read one column (N,)."""
+        batches = self.batches(range(len(self.piece_rows)), [name], 1 << 20)
+        chunks = [batch.column(0) for batch in batches if batch.num_rows]
+        if not chunks:
+            return np.zeros(0, dtype=np.int64)
+        return matrix_from_arrow(import_pyarrow().chunked_array(chunks), f"'{self.location}'")
+
+    def without_cells(self) -> Self:
+        """Return the table without what is only needed to open it."""
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableReader(Reader):
+    """Reads the numbers of a table: some pieces of a file, which it opens for each reading."""
+
+    table: TableFile
+    identity: Identity
+    numbers: list[str]  #: one list column, or one column per class
+    is_list: bool
+    pieces: range
+
+    def row_blocks(self) -> Iterator[RawBlock]:
+        """Read the pieces as blocks."""
+        n_rows = 0
+        with reading(self.table.location, self.identity):
+            for rows in self._matrices():
+                if n_rows == 0 and _is_ranked(rows):
+                    numbers = f"{len(rows)} rows of {rows.shape[1]} decreasing numbers"
+                    raise by_rank(self.name, numbers)
+                n_rows += len(rows)
+                yield from slices(rows)
+
+    def _matrices(self) -> Iterator[Array]:
+        most_rows = max((self.table.piece_rows[piece] for piece in self.pieces), default=0)
+        is_small = most_rows * self.n_classes <= WHOLE_ELEMENTS
+        read = self.table.piece_reader(self.numbers) if is_small else None
+        if read is not None:
+
+            def matrix(run: tuple[range, int, int]) -> Array:
+                return self._matrix(read(run[0]), run[1])
+
+            runs = self._runs(rows_per_block(self.n_classes))
+            yield from map_on_threads(matrix, runs, most_threads=MOST_READERS, ahead=1)
+            return
+        n_elements = LIST_ELEMENTS if self.is_list else COLUMN_ELEMENTS
+        n_rows, start = max(1, n_elements // max(1, self.n_classes)), 0
+        for batch in self.table.batches(self.pieces, self.numbers, n_rows):
+            yield self._matrix(batch, start)
+            start += batch.num_rows
+
+    def _matrix(self, rows: Any, start: int) -> Array:
+        """Return the numbers of a table or record batch that starts at row `start`."""
+        first = self.first_row + start
+        columns = [matrix_from_arrow(rows.column(name), self.name, first) for name in self.numbers]
+        return columns[0] if self.is_list else rows_of(columns)
 
     def _runs(self, n_enough: int) -> Iterator[tuple[range, int, int]]:
         """Group pieces into runs of enough rows; yield each with its first row and length."""
-        first, n_rows, start = self._pieces.start, 0, 0
-        for piece in self._pieces:
-            n_rows += self._piece_rows[piece]
-            if n_rows >= n_enough or piece == self._pieces[-1]:
+        first, n_rows, start = self.pieces.start, 0, 0
+        for piece in self.pieces:
+            n_rows += self.table.piece_rows[piece]
+            if n_rows >= n_enough or piece == self.pieces[-1]:
                 yield range(first, piece + 1), start, n_rows
                 first, n_rows, start = piece + 1, 0, start + n_rows
 
-    def split(self) -> list[Source]:
+    def split(self) -> list[Reader]:
         """Group pieces into partitions."""
-        parts: list[Source] = []
-        for pieces, start, n_rows in self._runs(rows_per_part(self.n_classes)):
-            part = self.cut(start, n_rows)
-            part._pieces = pieces
-            parts.append(part)
-        return parts
+        table = replace(self.table, location=absolute(self.table.location))
+        return [
+            replace(self.cut(start, n_rows), table=table, pieces=pieces)
+            for pieces, start, n_rows in self._runs(rows_per_part(self.n_classes))
+        ]
+
+    def identity_of_rows(self) -> tuple[Any, ...]:
+        """Identify the rows by their file."""
+        return (*file_identity(self.table.location, self.identity), self.first_row)
 
 
-def _fields(schema: Any) -> Iterator[Any]:
-    """List the columns, and the fields of structs as ``outer.inner``."""
-    pa = import_pyarrow()
-    for field in schema:
-        yield field
-        if pa.types.is_struct(field.type):
-            yield from (inner.with_name(f"{field.name}.{inner.name}") for inner in field.type)
+def _is_ranked(rows: Array) -> bool:
+    """Return whether every row decreases; one row does with probability 1 / K!."""
+    return (
+        rows.shape[1] > 2
+        and len(rows) > 4
+        and all(bool((part[:, 1:] <= part[:, :-1]).all()) for part in (rows[:5], rows))
+        and bool((rows[:, 0] > rows[:, -1]).any())
+    )
 
 
-def _unfolded(schema: Any, keys: Keys) -> Any:
-    """Replace structs in a schema by the fields that the keys name."""
-    wanted = {key for key in keys.names if key is not None} - set(schema.names)
-    inner = [field for field in _fields(schema) if field.name in wanted]
-    outer = {field.name.partition(".")[0] for field in inner}
-    kept = [field for field in schema if field.name not in outer]
-    return import_pyarrow().schema([*kept, *inner], schema.metadata)
+def open_table(location: Location, kind: type[TableFile], keys: Keys = USUAL) -> Contents:
+    """Open a table with a list column, or one column per class."""
+    import_pyarrow()
+    name = f"'{location}'"
+    with reading(location) as identity:
+        table = kind.open(location, keys)
+        columns = table.columns
+        layout = choose(columns, keys, name, named=table.is_named, index=table.index)
+        numbers = [columns[place].name for place in layout.numbers]
+        n_rows, n_classes, names = sum(table.piece_rows), len(numbers), layout.class_names
+        pieces = range(len(table.piece_rows))
+        if layout.is_list:
+            rows = (batch.column(0) for batch in table.batches(pieces, numbers, 1))
+            first = next((column.slice(0, 1) for column in rows if len(column)), None)
+            n_classes = 0 if first is None else matrix_from_arrow(first, name).shape[1]
+            if table.class_names is not None and first is not None:
+                stored = json.loads(table.class_names)
+                names = checked_names(stored, n_classes, f"{NAMES_KEY} in {name}")
+        has_labels = layout.label is not None and keys.read_labels
+        labels = table.column(columns[layout.label].name) if has_labels else None  # type: ignore[index]
+        ids = table.index_range if layout.ids is None else table.column(columns[layout.ids].name)
+        shared = layout.shared_columns(
+            columns, keys, lambda place: table.column(columns[place].name)
+        )
+    if n_rows and n_classes < 2:
+        raise InputError(f"{name} must have at least 2 classes. Got {n_classes}.")
+    reader = TableReader(
+        table=table.without_cells(),
+        identity=identity,
+        numbers=numbers,
+        is_list=layout.is_list,
+        pieces=pieces,
+        n_rows=n_rows,
+        n_classes=n_classes,
+        name=name,
+    )
+    return Contents(
+        reader,
+        names,
+        layout.logits,
+        labels,
+        isinstance(table, TextFile),
+        ids,
+        layout.ids is None or layout.ids_are_index,
+        integers_are_names=integers_are_names(layout.class_names),
+        columns=layout.columns,
+        shared=shared,
+    )
 
 
-def _picked(rows: Any, columns: list[str]) -> Any:
-    """Select columns of a table or record batch, which may be fields of structs.
+def table_columns(location: Location, kind: type[TableFile]) -> LazyArrays:
+    """Return the columns of a file that need not contain probabilities, read on demand.
 
-    Validate the table first: reading an inconsistent one may crash the process.
+    Those of text files are text. The index of pandas is called ``__index_level_0__``, regardless of
+    its name.
     """
+    table = kind.open(location, None)
+    stored = {SAVED_INDEX if name == table.index else name: name for name, _ in table.columns}
+    counted = None if table.index_range is None else index_ids(table.index_range)
+    stored |= {} if counted is None else {SAVED_INDEX: SAVED_INDEX}
+
+    def read(name: str) -> Array:
+        if name == SAVED_INDEX and counted is not None:
+            return counted
+        return table.column(stored[name])
+
+    return LazyArrays(stored, read)
+
+
+# ---- Parquet and Arrow ---------------------------------------------------------------------------
+
+
+def _validated(rows: Any) -> Any:
+    """Check a table or record batch; reading an inconsistent one may crash the process."""
     rows.validate(full=True)
-    names = rows.schema.names
-    if set(columns) <= set(names):
-        return rows
-    import pyarrow.compute as compute
-
-    paths = ((name, *name.partition(".")[::2]) for name in columns)
-    found = [
-        rows.column(name) if name in names else compute.struct_field(rows.column(outer), [inner])
-        for name, outer, inner in paths
-    ]
-    return type(rows).from_arrays(found, names=columns)
+    return rows
 
 
-class ParquetSource(TableSource):
+def _of_schema(schema: Any, piece_rows: Iterable[int]) -> dict[str, Any]:
+    """Return the fields of a `TableFile` that a schema and the rows of pieces decide."""
+    piece_rows = tuple(piece_rows)
+    names = (schema.metadata or {}).get(NAMES_KEY.encode())
+    return {
+        "columns": tuple(Column(field.name, arrow_kind(field.type)) for field in schema),
+        "piece_rows": piece_rows,
+        "index": saved_index(schema),
+        "index_range": saved_range(schema, sum(piece_rows)),
+        "class_names": None if names is None else names.decode(),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParquetFile(TableFile):
     """A Parquet file; small row groups are read in parallel."""
 
-    def _describe(self) -> tuple[Any, list[int]]:
-        with self._open() as file:
+    @classmethod
+    def open(cls, location: Location, keys: Keys | None) -> Self:
+        """Read the schema, and the rows of each row group."""
+        with _parquet(location) as file:
             groups = file.metadata
             rows = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
-            return file.schema_arrow, rows
+            return cls(location=location, **_of_schema(file.schema_arrow, rows))
 
-    def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
-        with self._open() as file:
+    def batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
+        """Read batches of row groups."""
+        with _parquet(self.location) as file:
             batches = file.iter_batches(n_rows, row_groups=list(pieces), columns=columns)
-            yield from (_picked(batch, columns) for batch in batches)
+            yield from map(_validated, batches)
 
-    def _read(self) -> Iterator[RawBlocks]:
-        most_rows = max((self._piece_rows[piece] for piece in self._pieces), default=0)
-        if most_rows * self.n_classes > WHOLE_ELEMENTS:
-            yield from super()._read()
-            return
-        with self._open() as file:
+    def piece_reader(self, columns: list[str]) -> Callable[[range], Any]:
+        """Return a function that reads whole row groups."""
+        with _parquet(self.location) as file:
             metadata = file.metadata
-        columns = self._wanted()
 
-        def read(run: tuple[range, int, int]) -> RawBlocks:
-            pieces, start, _ = run
-            with self._open(metadata) as file:
-                table = _picked(file.read_row_groups(list(pieces), columns), columns)
-                return self._as_blocks(table, self.info.first_row + start)
+        def read(pieces: range) -> Any:
+            with _parquet(self.location, metadata) as file:
+                return _validated(file.read_row_groups(list(pieces), columns))
 
-        runs = self._runs(rows_per_block(self.n_classes))
-        yield from map_on_threads(read, runs, most_threads=MOST_READERS, ahead=1)
-
-    def _open(self, metadata: Any = None) -> Any:
-        import pyarrow.parquet as pq
-
-        if isinstance(self.location, Path):
-            return pq.ParquetFile(self.location, metadata=metadata, memory_map=True)
-        system, path = self.location.system()
-        return pq.ParquetFile(path, metadata=metadata, filesystem=system, pre_buffer=True)
+        return read
 
 
-class ArrowSource(TableSource):
+def _parquet(location: Location, metadata: Any = None) -> Any:
+    import pyarrow.parquet as pq
+
+    if isinstance(location, Path):
+        return pq.ParquetFile(location, metadata=metadata, memory_map=True)
+    system, path = location.system()
+    return pq.ParquetFile(path, metadata=metadata, filesystem=system, pre_buffer=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrowFile(TableFile):
     """An Arrow IPC (Feather) file, memory-mapped if local."""
 
-    def _describe(self) -> tuple[Any, list[int]]:
-        with self._stream() as stream:
+    @classmethod
+    def open(cls, location: Location, keys: Keys | None) -> Self:
+        """Read the schema, and the rows of each record batch."""
+        with _arrow_stream(location) as stream:
             file = import_pyarrow().ipc.open_file(stream)
             rows = [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
-            return file.schema, rows
+            return cls(location=location, **_of_schema(file.schema, rows))
 
-    def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
-        pa = import_pyarrow()
-        with self._stream() as stream:
-            file = pa.ipc.open_file(stream)
+    def batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
+        """Read the record batches as they are."""
+        with _arrow_stream(self.location) as stream:
+            file = import_pyarrow().ipc.open_file(stream)
             for piece in pieces:
-                batch = file.get_batch(piece)
-                names = [n if n in batch.schema.names else n.partition(".")[0] for n in columns]
-                yield _picked(batch.select(list(dict.fromkeys(names))), columns)
+                yield _validated(file.get_batch(piece).select(columns))
 
-    def _stream(self) -> Any:
-        pa = import_pyarrow()
-        if isinstance(self.location, Path):
-            return pa.memory_map(str(self.location))
-        return pa.PythonFile(self.location.open("rb"), mode="r")
 
+def _arrow_stream(location: Location) -> Any:
+    pa = import_pyarrow()
+    if isinstance(location, Path):
+        return pa.memory_map(str(location))
+    return pa.PythonFile(location.open("rb"), mode="r")
+
+
+# ---- text ----------------------------------------------------------------------------------------
 
 N_SAMPLED = 200  # rows that determine the kind of a column; integers are checked to the end
-CSV_BYTES = 1 << 24  # parsed at once
+CSV_BYTES = at_once(1 << 24, 400)  # parsed at once
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_INTEGER = r"^\s*-?[0-9]{1,18}\s*$"
-_TYPES = {"float": "double", "integer": "int64", "flag": "bool", "text": "string", "list": "double"}
+_INTEGERS = r"^\s*-?[0-9]{1,18}\s*$"
+_NUMBER = re.compile(
+    r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(inf|infinity|nan)", re.I
+)
+_FRACTION = re.compile(r"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?|[-+]?[0-9.]+[eE][-+]?[0-9]+")
 
 
-class TextSource(TableSource):
+@dataclass(frozen=True, kw_only=True)
+class TextFile(TableFile):
     """A table in a text file, read twice: first for the number of rows and the column types.
 
-    Ids are text. Labels are integers if all are, in plain digits, else text.
+    The first reading keeps the cells of labels and ids, which are text.
     """
 
-    _integer_labels: set[str]
+    cells: Mapping[str, list[Any]] = field(default_factory=dict)
 
-    def _schema(self, names: list[str], kinds: list[Kind]) -> Any:
-        pa = import_pyarrow()
-        fields = []
-        for name, kind in zip(names, kinds, strict=True):
-            known = pa.type_for_alias(_TYPES.get(kind.removesuffix(" list"), "null"))
-            fields.append((name, pa.list_(known) if kind.endswith("list") else known))
-        return pa.schema(fields)
+    def column(self, name: str) -> Array:
+        """Return one column (N,) as text."""
+        return to_numpy(self.cells[name])
 
-    def _no_numbers(self, name: str, found: Any, row: int) -> InputError:
+    def without_cells(self) -> Self:
+        """Return the table without the cells of labels and ids."""
+        return replace(self, cells={})
+
+    def no_numbers(self, name: str, cell: Any, row: int) -> InputError:
+        """Build the error for a cell that is not a number."""
         return InputError(
-            f"{name!r} of {self.name} must contain numbers, one per class. "
-            f"Got {str(found)[:40]!r} in row {row}."
+            f"{name!r} of '{self.location}' must contain numbers, one per class. "
+            f"Got {str(cell)[:40]!r} in row {row}."
         )
 
-    def _labels(self, texts: Any) -> Any:
-        import pyarrow.compute as compute
 
-        if self._label_column not in self._integer_labels:
-            return texts
-        return compute.utf8_trim_whitespace(texts).cast("int64")
-
-
-class CsvSource(TextSource):
+@dataclass(frozen=True, kw_only=True)
+class CsvFile(TextFile):
     """A CSV or TSV file; a first line with anything but numbers is a header."""
 
-    def _describe(self) -> tuple[Any, list[int]]:
+    @classmethod
+    def open(cls, location: Location, keys: Keys | None) -> Self:
+        """Read the whole file once."""
         import pyarrow.compute as compute
 
-        self._names, self._has_header = csv_names(self.location)
-        if not self._names:
-            raise InputError(f"{self.name} must have at least 2 classes (columns). Got 0.")
-        kinds: list[Kind] = ["float"] * len(self._names)
-        ids = [i for i, name in enumerate(self._names) if name in (*ID_KEYS, self._keys.ids)]
+        names, is_named = csv_names(location, may_be_data=keys is not None)
+        if not names:
+            raise InputError(f"'{location}' must have at least one line. Got none.")
+        if keys is None and len(names) == 1 and names[0] not in (*LABEL_KEYS, *ID_KEYS):
+            names, is_named = [ONLY_ARRAY], False
+        kept = [place for place, name in enumerate(names) if _is_kept(name, keys)]
+        cells: dict[int, list[Any]] = {place: [] for place in kept}
+        kinds: list[Kind] = ["float"] * len(names)
         integers, zeros, n_rows = set[int](), set[int](), 0
-        for batch in csv_batches(self.location, len(self._names), self._has_header):
+        for batch in csv_batches(location, len(names), is_named):
             if n_rows == 0:
                 samples = [column.slice(0, N_SAMPLED).to_pylist() for column in batch.columns]
-                kinds = [_kind_of_cells(cells) for cells in samples]
-                integers = {i for i, kind in enumerate(kinds) if kind == "integer"}
+                kinds = [_kind_of_cells(sample) for sample in samples]
+                integers = {place for place, kind in enumerate(kinds) if kind == "integer"}
                 zeros = set(integers)
+                shared = set() if keys is None else keys.shared
+                cells |= {
+                    place: []
+                    for place, (name, kind) in enumerate(zip(names, kinds, strict=True))
+                    if name in shared and kind in ("text", "integer") and place not in kept
+                }
             n_rows += batch.num_rows
-            for i in list(integers):
-                if not compute.all(compute.match_substring_regex(batch[i], _INTEGER)).as_py():
-                    integers.remove(i)
-                    kinds[i] = "float"
-                if {cell.strip() for cell in batch[i].unique().to_pylist()} != {"0"}:
-                    zeros.discard(i)
-            for i in ids:  # ids may be numbers and text
-                if not all(map(_is_number, batch[i].to_pylist())):
-                    kinds[i] = "text"
-        self._integer_labels = {self._names[i] for i in integers}
-        for i in zeros:  # some tools write 0 for a class that is never probable
-            kinds[i] = "float"
-        return self._schema(self._names, kinds), [n_rows]
+            for place in list(integers):
+                if not compute.all(compute.match_substring_regex(batch[place], _INTEGERS)).as_py():
+                    integers.remove(place)
+                    kinds[place] = "float"
+                if {cell.strip() for cell in batch[place].unique().to_pylist()} != {"0"}:
+                    zeros.discard(place)
+            for place, texts in cells.items():
+                texts += [cell.strip() for cell in batch[place].to_pylist()]
+        for place in zeros:  # some tools write 0 for a class that is never probable
+            kinds[place] = "float"
+        for place in kept:  # labels and ids, whatever they look like
+            kinds[place] = "text"
+        return cls(
+            location=location,
+            columns=tuple(map(Column, names, kinds)),
+            piece_rows=(n_rows,),
+            is_named=is_named,
+            cells={names[place]: texts for place, texts in cells.items()},
+        )
 
-    def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
-        places, first = [self._names.index(name) for name in columns], 0
-        for batch in csv_batches(self.location, len(self._names), self._has_header):
-            found = [self._converted(batch[i], self._names[i], first) for i in places]
-            yield import_pyarrow().RecordBatch.from_arrays(found, names=columns)
-            first += batch.num_rows
+    def batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
+        """Parse the cells of some columns as numbers."""
+        names = [name for name, _ in self.columns]
+        places, start = [names.index(name) for name in columns], 0
+        for batch in csv_batches(self.location, len(names), self.is_named):
+            numbers = [self._numbers(batch[place], self.columns[place], start) for place in places]
+            yield import_pyarrow().RecordBatch.from_arrays(numbers, names=columns)
+            start += batch.num_rows
 
-    def _converted(self, cells: Any, name: str, first: int) -> Any:
+    def _numbers(self, cells: Any, column: Column, start: int) -> Any:
         import pyarrow.compute as compute
 
         pa = import_pyarrow()
+        is_list = column.kind.endswith("list")
         cells = compute.utf8_trim_whitespace(cells)
-        if name == self._label_column:
-            return self._labels(cells)
-        if name == self._id_column:
-            return cells
-        if not self._is_list:
+        if not is_list:
             with suppress(pa.ArrowInvalid):
                 return cells.cast("double")
         numbers = []
-        for row, cell in enumerate(cells.to_pylist(), first):
-            inside = _list_cells(cell) if self._is_list else [cell]
-            bad = next((each for each in inside if not _is_number(each)), None)
-            if bad is not None:
-                raise self._no_numbers(name, bad, row)
-            found = [float(each) for each in inside]
-            numbers.append(found if self._is_list else found[0])
+        for row, cell in enumerate(cells.to_pylist(), start):
+            inside = _list_cells(cell) if is_list else [cell]
+            for text in inside:
+                if not _is_number(text):
+                    raise self.no_numbers(column.name, text, row)
+            numbers.append(list(map(float, inside)) if is_list else float(cell))
         return pa.array(numbers)
 
-    @classmethod
-    def columns_of(cls, location: Location) -> LazyArrays:
-        """Return the columns by name, as text; a single column has no name."""
-        names, has_header = csv_names(location, always=True)
-        if len(names) == 1 and names[0] not in (*LABEL_KEYS, *ID_KEYS):
-            names, has_header = [ONLY_ARRAY], False
-        batches = list(csv_batches(location, len(names), has_header)) if names else []
 
-        def read(name: str) -> Array:
-            cells = chain(*(batch[names.index(name)].to_pylist() for batch in batches))
-            return np.array([cell.strip() for cell in cells], dtype=str)
-
-        return LazyArrays(names, read)
+def _is_kept(name: str, keys: Keys | None) -> bool:
+    """Return whether a column may be labels or ids; without keys, all are kept."""
+    return keys is None or name in (*LABEL_KEYS, *ID_KEYS, keys.labels, keys.ids)
 
 
-def csv_names(location: Location, *, always: bool = False) -> tuple[list[str], bool]:
-    """Return the column names, and whether the first line is a header (it is if `always`)."""
+def csv_names(location: Location, *, may_be_data: bool) -> tuple[list[str], bool]:
+    """Return the column names, and whether the first line is a header; it `may_be_data`."""
     with location.open("rb") as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         lines = csv.reader(text, delimiter=_DELIMITERS[location.suffix.lower()], strict=True)
         first = [name.strip() for name in next(filter(None, lines), [])]
-    # 0, 1, 2, ... are default names of pandas, not probabilities.
-    if always or not all(map(_is_number, first)) or (len(first) > 2 and count_up(first)):
+    if not may_be_data:
         return first, True
-    return [f"column {place}" for place in range(len(first))], False
+    # 0, 1, 2, ... are default names of pandas, not probabilities.
+    if all(map(_is_number, first)) and not (len(first) > 2 and count_up(first)):
+        return [f"column {place}" for place in range(len(first))], False
+    data = next((cell for cell in first if _FRACTION.fullmatch(cell)), None)
+    if data is not None:
+        raise InputError(
+            f"'{location}' must name its columns in the first line, because not all of them are "
+            f"numbers. Got {data!r} there."
+        )
+    return first, True
 
 
 def csv_batches(location: Location, width: int, has_header: bool) -> Iterator[Any]:
@@ -513,12 +534,13 @@ def csv_batches(location: Location, width: int, has_header: bool) -> Iterator[An
 def _kind_of_cells(cells: list[str]) -> Kind:
     filled = [cell.strip() for cell in cells if cell.strip()]
     if not filled or any(map(_is_number, filled)):
-        return "integer" if filled and all(map(_is_integer, cells)) else "float"
+        is_integer = filled and all(re.match(_INTEGERS, cell) for cell in cells)
+        return "integer" if is_integer else "float"
     if all(cell.startswith("[") for cell in filled):
         inside = _list_cells(filled[0])
         if not all(map(_is_number, inside)):
             return "text list"
-        return "integer list" if all(map(_is_integer, inside)) else "list"
+        return "integer list" if all(map(is_integer_text, inside)) else "list"
     return "flag" if {cell.lower() for cell in filled} <= {"true", "false"} else "text"
 
 
@@ -527,129 +549,81 @@ def _list_cells(cell: str) -> list[str]:
     return cell.strip().strip("[]").replace(",", " ").split()
 
 
-def column_from_text(values: list[str]) -> Array:
-    """Convert to integers if all texts are plain digits."""
-    if all(map(_is_integer, values)):
-        return np.array([int(value) for value in values], dtype=np.int64)
-    return to_numpy(values)
-
-
 def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_integer(cell: str) -> bool:
-    return re.match(_INTEGER, cell) is not None
+    return _NUMBER.fullmatch(cell.strip()) is not None
 
 
 Record = dict[str, Any]
 
 
-class JsonLinesSource(TextSource):
+@dataclass(frozen=True, kw_only=True)
+class JsonLinesFile(TextFile):
     """JSON objects, one per line; nested fields are called ``outer.inner``.
 
-    Python parses them, because pyarrow rejects fields of mixed types, such as lm-eval's.
+    Python parses them, because pyarrow rejects fields of mixed types, such as ids.
     """
 
-    _responses: str | None = None
-
-    def __init__(self, location: Location, keys: Keys = USUAL) -> None:
-        super().__init__(location, keys)
-        if self._late and not self._is_list:
-            raise self._missing(self._late[0], 0)
-        if self._responses is not None:
-            self.set_info(logits=True)
-
-    def _describe(self) -> tuple[Any, list[int]]:
-        first = next(_records(self.location), None)
-        if first is None:
-            raise InputError(f"There must be at least one row. Got none in {self.name}.")
-        responses = next((key for key in evaluation_logs.RESPONSES if key in first), None)
-        if responses is not None and self._keys.probabilities is None:
-            given, usual = self._keys, evaluation_logs
-            labels = found_key(first, given.labels, (usual.LABELS,), self.name, "labels_key")
-            ids = found_key(first, given.ids, (usual.IDS,), self.name, "ids_key")
-            self._keys, self._responses = Keys(responses, labels, ids), responses
-        records = self._records()
-        sample = list(islice(records, N_SAMPLED))
-        names = list(dict.fromkeys(name for record in sample for name in record))
-        known = {name for each in sample for name, value in each.items() if value is not None}
-        self._late: list[str] = []  # numeric fields that the first rows lack
-        labels_too = (self._keys.labels, LIGHTEVAL.labels, FLAT_LIGHTEVAL.labels)
-        self._integer_labels = {name for name in names if name in (*LABEL_KEYS, *labels_too)}
-        n_rows, pattern = 0, self._keys.probabilities or "*"
-        for record in chain(sample, records):
+    @classmethod
+    def open(cls, location: Location, keys: Keys | None) -> Self:
+        """Read the whole file once; any row may have a field that others lack."""
+        samples: dict[str, list[Any]] = {}
+        cells: dict[str, list[Any]] = {}
+        n_rows = 0
+        for record in _records(location):
+            for name, value in record.items():
+                sample = samples.setdefault(name, [])
+                if len(sample) < N_SAMPLED and value is not None:
+                    sample.append(value)
+                if _is_kept(name, keys) or (keys is not None and name in keys.shared):
+                    known = cells.setdefault(name, [])
+                    known += [None] * (n_rows - len(known))
+                    known.append(value)
             n_rows += 1
-            integers = self._integer_labels
-            integers -= {n for n in integers if not _is_integer(_as_text(record.get(n, "")))}
-            self._late += [
-                name
-                for name in record.keys() - known
-                if fnmatchcase(name, pattern) and are_json_numbers([record[name]])
-            ]
-        kinds = [_kind([record.get(name) for record in sample], name) for name in names]
-        return self._schema(names, kinds), [n_rows]
+        columns = tuple(
+            Column(name, "text" if _is_kept(name, keys) else _kind_of_values(values))
+            for name, values in samples.items()
+        )
+        return cls(location=location, columns=columns, piece_rows=(n_rows,), cells=cells)
 
-    def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
-        pa, records, first = import_pyarrow(), self._records(), 0
+    def column(self, name: str) -> Array:
+        """Return one column (N,) as text; a missing value is an error."""
+        texts: list[str] = []
+        for row in range(self.piece_rows[0]):
+            value = self.cells[name][row] if row < len(self.cells[name]) else None
+            if value is None or value != value:  # NaN
+                raise self._missing(name, row)
+            texts.append(str(value))
+        return to_numpy(texts)
+
+    def batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
+        """Convert the fields of some rows to numbers."""
+        pa, start, kinds = import_pyarrow(), 0, dict(self.columns)
         n_rows = min(n_rows, max(1, LIST_ELEMENTS // len(columns)))
-        wanted = ([record.get(name) for name in columns] for record in records)
+        wanted = ([record.get(name) for name in columns] for record in _records(self.location))
         while block := list(islice(wanted, n_rows)):
-            values = zip(columns, zip(*block, strict=True), strict=True)
-            found = [self._converted(each, name, first) for name, each in values]
-            yield pa.RecordBatch.from_arrays(found, names=columns)
-            first += len(block)
+            numbers = [
+                self._numbers(values, Column(name, kinds[name]), start)
+                for name, values in zip(columns, zip(*block, strict=True), strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(numbers, names=columns)
+            start += len(block)
 
-    def _converted(self, values: tuple[Any, ...], name: str, first: int) -> Any:
-        pa = import_pyarrow()
+    def _numbers(self, values: tuple[Any, ...], column: Column, start: int) -> Any:
+        pa, is_list = import_pyarrow(), column.kind.endswith("list")
         if None in values:
-            raise self._missing(name, first + values.index(None))
-        if name == self._label_column:
-            return self._labels(pa.array(map(_as_text, values), pa.string()))
-        if name == self._id_column:
-            return pa.array(map(_as_text, values), pa.string())
-        if not self._is_list and are_json_numbers(values):
+            raise self._missing(column.name, start + values.index(None))
+        if not is_list and are_json_numbers(values):
             return pa.array(values, pa.float64())
-        for row, value in enumerate(values, first):
+        for row, value in enumerate(values, start):
             inside = value if isinstance(value, list) else [value]
-            if isinstance(value, list) != self._is_list or not are_json_numbers(inside):
-                bad = next((each for each in inside if not are_json_numbers([each])), value)
-                raise self._no_numbers(name, bad, row)
+            if isinstance(value, list) != is_list or not are_json_numbers(inside):
+                bad = next((cell for cell in inside if not are_json_numbers([cell])), value)
+                raise self.no_numbers(column.name, bad, row)
         return pa.array(values, pa.list_(pa.float64()))
 
-    def _records(self) -> Iterator[Record]:
-        """Read the objects; of lm-eval samples only the numbers, the label and the id."""
-        for row, record in enumerate(_records(self.location)):
-            if self._responses is None:
-                yield record
-                continue
-            wanted = {key: record.get(key) for key in self._keys.names if key is not None}
-            responses, labels = wanted[self._responses], self._keys.labels
-            if responses is not None:
-                try:
-                    wanted[self._responses] = evaluation_logs.log_likelihoods(responses, record)
-                except (TypeError, ValueError):
-                    raise self._no_numbers(self._responses, responses, row) from None
-            if labels is not None and wanted[labels] is not None:
-                wanted[labels] = evaluation_logs.right_choice(wanted[labels], record)
-            yield wanted
-
     def _missing(self, name: str, row: int) -> InputError:
-        return InputError(f"Every row of {self.name} must have {name!r}. Got none in row {row}.")
-
-    @classmethod
-    def columns_of(cls, location: Location) -> LazyArrays:
-        """Return the fields of a file that need not contain probabilities, as text."""
-        records = list(_records(location))
-
-        def read(field: str) -> Array:
-            return to_numpy([_as_text(record.get(field, "")) for record in records])
-
-        return LazyArrays(records[0] if records else (), read)
+        owner = f"'{self.location}'"
+        return InputError(f"Every row of {owner} must have {name!r}. Got none in row {row}.")
 
 
 def json_objects(location: Location) -> Iterator[Record]:
@@ -676,23 +650,14 @@ def _flat(record: Record, before: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{before}{name}", value
 
 
-def _as_text(value: Any) -> str:
-    """Return a label or id as text; a list of one label is that label."""
-    return str(value[0] if isinstance(value, list) and len(value) == 1 else value)
-
-
-def _kind(values: list[Any], name: str = "") -> Kind:
-    """Return the kind of a field. One number makes it numeric: other values must not hide a class.
-
-    Ids may be numbers and text.
-    """
-    values = [value for value in values if value is not None]
+def _kind_of_values(values: list[Any]) -> Kind:
+    """Return the kind of a field; one number makes it numeric, so that no text hides a class."""
     types = set(map(type, values))
-    if types == {str} or (types == {int, str} and name in ID_KEYS):
+    if types == {str}:
         return "text"
     if types & {int, float}:
         return "integer" if types == {int} and any(values) else "float"
     if types == {bool}:
         return "flag"
-    inside = [value for each in values if isinstance(each, list) for value in each[:1000]]
-    return LIST_KINDS.get(_kind(inside), "other") if inside else "other"
+    inside = [item for value in values if isinstance(value, list) for item in value[:1000]]
+    return LIST_KINDS.get(_kind_of_values(inside), "other") if inside else "other"

@@ -88,7 +88,7 @@ function facts(i) {
   if (D.has_thresholds) list.push(fact("Threshold", short(threshold(i))));
   for (const [name, values] of Object.entries(D.facts)) list.push(fact(name, values[i]));
   if (C.target) list.push(fact("Target", percent(C.target[i], 2)));
-  if (D.floor) list.push(fact("Guaranteed floor", D.below_floor.includes(i) ? "none: too few examples" : D.floor));
+  if (C.guaranteed) list.push(fact("Guaranteed", guaranteedText(i)));
   if (D.top && C.rows[i]) list.push(fact(`Coverage, top ${D.top.n}`, percent(atTop(i), 1)));
   if (C.size[i] !== null) list.push(fact("Mean set size", C.size[i].toFixed(1)));
   return list;
@@ -109,8 +109,8 @@ function weightsOf(i) {
 
 function originOf(i) {
   const g = G.of_class[i];
-  if (threshold(i) !== null && C.at_floor?.[i]) {
-    return `The guaranteed floor of ${D.floor} sets this threshold, from ${count(C.calibration[i], "calibration score")} of this class.`;
+  if (threshold(i) !== null && C.set_by_floor?.[i]) {
+    return `The guarantee of ${guaranteedText(i)} sets this threshold, from ${count(C.calibration[i], "calibration score")} of this class.`;
   }
   if (g < 0) return D.origin.replace("{rows}", count(C.calibration[i], "calibration example")) + weightsOf(i);
   if (threshold(i) === null) {
@@ -183,7 +183,7 @@ const reference = (i) => (G.of_class[i] < 0 ? "the test examples of all classes"
 
 function scoreCaption(i) {
   const line = threshold(i) === null ? "" : " Examples to the right of the threshold are missed"
-    + (D.exact ? "; near it, a random draw decides." : D.allow_empty ? "." : ", unless the class comes first in an otherwise empty set.");
+    + (D.exact ? "; near it, a random draw decides." : D.keep_top ? ", unless the class is the most probable." : ".");
   return `Bars: this class. Outline: ${reference(i)}.${line}`;
 }
 

@@ -13,6 +13,7 @@ const isBelow = (i) => stateOf(i) === "below";
 const coverage = Array.from({ length: K }, (_, i) => (C.rows[i] ? C.covered[i] / C.rows[i] : null));
 const threshold = (i) => C.threshold[i];
 const atTop = (i) => (C.rows[i] ? C.covered_at_top[i] / C.rows[i] : null);
+const guaranteedText = (i) => (C.guaranteed[i] ? percent(C.guaranteed[i]) : "none");
 const clusterName = (m) => (m < 0 ? "no cluster" : `cluster ${m}`);
 // Match "Kölsch" with the query "kolsch".
 const fold = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
@@ -40,6 +41,9 @@ const COLUMNS = [
     cell: (i) => (C.rows[i] ? `${Math.round(100 * C.low[i])}–${percent(C.high[i])}` : "–") },
   { key: "rows", title: "Test examples", number: true, wide: Boolean(C.target), value: (i) => C.rows[i], cell: (i) => whole.format(C.rows[i]) },
   { key: "calibration", title: "Calibration examples", number: true, wide: true, value: (i) => C.calibration[i], cell: (i) => whole.format(C.calibration[i]) },
+  ...(C.guaranteed
+    ? [{ key: "guaranteed", title: "Guaranteed", number: true, wide: true, value: (i) => C.guaranteed[i], cell: guaranteedText }]
+    : []),
   ...(D.has_thresholds
     ? [{ key: "threshold", title: "Threshold", number: true, wide: true, value: (i) => threshold(i) ?? Infinity, cell: (i) => short(threshold(i)) }]
     : []),

@@ -1,0 +1,226 @@
+"""The paper's Table 2 for a study, next to the published numbers: Markdown, LaTeX or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.resources import files
+from math import sqrt
+from typing import Any, NamedTuple
+
+from evencover.errors import InputError
+from evencover.evaluation.metrics import Metric, find_metric, shown_in
+from evencover.experiments.results import Results
+from evencover.validation import raise_unknown
+
+CITATION = (
+    "In brackets: Ding, Angelopoulos, Bates, Jordan, Tibshirani (2023), Class-Conditional "
+    "Conformal Prediction with Many Classes, NeurIPS 36, Table 2."
+)
+# The published numbers are for all classes of these data.
+N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}
+# Methods within this difference of the lowest printed gap tie for best, as in the paper. CovGap
+# below the noise floor counts as the noise floor.
+TIE = 0.2
+GAPS = ("covgap", "true_gap")
+
+Row = dict[str, Any]  # of `Results.summary`
+
+
+def make_table(
+    results: Results,
+    style: str = "markdown",
+    *,
+    n_avg: Sequence[int] | None = None,
+    metrics: Sequence[str] | None = None,
+    exact: bool = False,
+) -> str:
+    """Show a study's results as the paper's Table 2.
+
+    Parameters
+    ----------
+    results
+        The value of `run` or `Results.load`.
+    style
+        "markdown", "latex" (with booktabs and xcolor) or "csv".
+    n_avg
+        Calibration sizes; all by default.
+    metrics
+        Names of metrics; by default the paper's, CovGap and AvgSize.
+    exact
+        Show the randomized variants.
+    """
+    if style not in STYLES:
+        raise_unknown("format", style, STYLES)
+    how = STYLES[style]
+    names = [metric.name for metric in shown_in("study")[:2]] if metrics is None else metrics
+    shown = [find_metric(name, "study") for name in names]
+    rows = [row for row in results.summary() if row["exact"] == exact]
+    if not rows:
+        kind = "randomized (exact)" if exact else "plain"
+        raise InputError(f"These results have no {kind} variants to show.")
+    available = sorted({row["n_avg"] for row in rows})
+    sizes = available if n_avg is None else n_avg
+    for n in sizes:
+        if n not in available:
+            listed = ", ".join(map(str, available))
+            raise InputError(f"These results have n_avg {listed}. Got {n}.")
+    best = _best_gaps(rows)
+    lines: dict[tuple[str, ...], dict[int, Row]] = {}
+    for row in rows:
+        dataset = row["dataset"] + (" (simulated)" if row["simulated"] else "")
+        lines.setdefault((dataset, row["score"], row["title"]), {})[row["n_avg"]] = row
+    columns = [(n, metric) for n in sizes for metric in shown]
+    heads = ["data set", "score", "method", *(f"n_avg={n} {m.title}" for n, m in columns)]
+    table = [[how.escape(head) for head in heads]]
+    for line_names, line in lines.items():
+        numbers = [how.cell(line.get(n), metric, best) for n, metric in columns]
+        table.append([*map(how.escape, line_names), *numbers])
+    alphas = ", ".join(f"{alpha:g}" for alpha in sorted({row["alpha"] for row in rows}))
+    notes = [f"Mean (standard error) over {rows[0]['repetitions']} splits, alpha = {alphas}."]
+    gaps = [metric.title for metric in shown if metric.name in GAPS]
+    if gaps:
+        notes[0] += (
+            f" Bold: best {' and '.join(gaps)}, within {TIE}, of methods whose sets have at most "
+            "half of the classes."
+        )
+    if any(row["simulated"] for row in rows):
+        notes.append("Simulated data resemble the paper's data; results are not a replication.")
+    cells = [(line[n], metric) for line in lines.values() for n, metric in columns if n in line]
+    signs = "".join(verdict(row, metric.name)[-1:] for row, metric in cells)
+    if signs:
+        notes.append(
+            f"{CITATION} '=': within the joint error, |difference| <= 1.96 sqrt(se² + published "
+            f"se²) + 0.05 (rounding); '≠': not. Within it: {signs.count('=')} of {len(signs)}."
+        )
+    if not results.is_complete:
+        notes.append("The study is not complete yet.")
+    title = how.escape(results.title or "Class-conditional coverage")
+    return how.write(title, table, [how.escape(note) for note in notes])
+
+
+# ---- the best, and the published -----------------------------------------------------------------
+
+
+def _setting(row: Row) -> tuple[Any, ...]:
+    return row["dataset"], row["score"], row["n_avg"], row["alpha"]
+
+
+def _is_useful(row: Row) -> bool:
+    """Whether sets have at most half of all classes; larger ones are even, but uninformative."""
+    return bool(row["avg_size"] <= row["n_classes"] / 2)
+
+
+def _best_gaps(rows: list[Row]) -> dict[tuple[Any, ...], float]:
+    """Return the lowest printed gaps of useful methods on the same splits, by setting and name."""
+    best: dict[tuple[Any, ...], float] = {}
+    for row in filter(_is_useful, rows):
+        for name in GAPS:
+            least = row["covgap_noise_floor"] if name == "covgap" else 0.0
+            key = (*_setting(row), name)
+            best[key] = min(best.get(key, float("inf")), round(max(row[name], least), 1))
+    return best
+
+
+@cache
+def _published() -> dict[tuple[str, str, str, int], dict[str, str]]:
+    text = files("evencover.experiments").joinpath("published.csv").read_text("utf-8")
+    return {
+        (row["dataset"], row["score"], row["method"], int(row["n_avg"])): row
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+def published(row: Row, metric: str) -> tuple[float, float] | None:
+    """Return the published mean and standard error for a row, or None.
+
+    The paper has none for randomized variants, other parameters, other levels than 0.1, other
+    methods, or a data set with another number of classes.
+    """
+    if row["exact"] or row["parameters"] or row["alpha"] != 0.1:
+        return None
+    if row["n_classes"] != N_CLASSES.get(row["dataset"]) or metric not in ("covgap", "avg_size"):
+        return None
+    printed = _published().get((row["dataset"], row["score"], row["method"], row["n_avg"]))
+    return (float(printed[metric]), float(printed[f"{metric}_se"])) if printed else None
+
+
+def verdict(row: Row, metric: str) -> str:
+    """Return the published number and "=" if the row's is within the joint error, else "≠".
+
+    abs(difference) <= 1.96 sqrt(se^2 + published se^2) + 0.05, for independent studies and rounding
+    to one decimal. Empty if no number was published.
+    """
+    printed = published(row, metric)
+    if printed is None:
+        return ""
+    mean, error = printed
+    joint = 1.96 * sqrt((row[f"{metric}_se"] or 0.0) ** 2 + error**2) + 0.05
+    return f"{mean:.1f} ({error:.1f}) {'=' if abs(row[metric] - mean) <= joint else '≠'}"
+
+
+# ---- formats -----------------------------------------------------------------------------------
+
+
+class Style(NamedTuple):
+    """How a format marks the best number, shows a published one, escapes text, and is laid out."""
+
+    best: str
+    published: str
+    escape: Callable[[str], str]
+    write: Callable[[str, list[list[str]], list[str]], str]
+
+    def cell(self, row: Row | None, metric: Metric, best: dict[tuple[Any, ...], float]) -> str:
+        """Format a mean with its standard error, and the published number."""
+        if row is None:
+            return self.escape("–")
+        digits = metric.digits if metric.unit == "share" else 1  # the paper prints one decimal
+        mean, error = row[metric.name], row[f"{metric.name}_se"]
+        lowest = best.get((*_setting(row), metric.name), -1.0)
+        is_best = _is_useful(row) and round(mean, 1) - lowest < TIE + 0.01
+        text = (self.best if is_best else "{}").format(f"{mean:.{digits}f}")
+        text += f" ({self.escape('–') if error is None else f'{error:.{digits}f}'})"
+        printed = verdict(row, metric.name)
+        return text + (" " + self.published.format(self.escape(printed)) if printed else "")
+
+
+def _markdown(title: str, table: list[list[str]], notes: list[str]) -> str:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    padded = [[c.ljust(width) for c, width in zip(row, widths, strict=True)] for row in table]
+    head, *body = [f"| {' | '.join(row)} |" for row in padded]
+    rule = "|".join("-" * (width + 1) + ("-" if n < 3 else ":") for n, width in enumerate(widths))
+    return "\n".join([f"**{title}**", "", head, f"|{rule}|", *body, "", *notes])
+
+
+def _latex(title: str, table: list[list[str]], notes: list[str]) -> str:
+    head, *body = [f"{' & '.join(row)} \\\\" for row in table]
+    start = [r"\begin{table}", r"\centering\scriptsize", rf"\caption{{{title}. {' '.join(notes)}}}"]
+    tabular = rf"\begin{{tabular}}{{lll{'r' * (len(table[0]) - 3)}}}"
+    end = [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    return "\n".join([*start, tabular, r"\toprule", head, r"\midrule", *body, *end])
+
+
+def _csv(title: str, table: list[list[str]], notes: list[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(table)
+    return text.getvalue().removesuffix("\n")
+
+
+TEX: dict[str, str | int | None] = {
+    "\\": r"\textbackslash ",
+    **{sign: rf"\{sign}" for sign in "&%_#${}"},
+    **{"²": r"$^2$", "≠": r"$\neq$", "=": "$=$", "<": r"$<$", "|": r"$|$", "–": "--"},
+}
+
+
+def _tex(text: str) -> str:
+    return text.translate(str.maketrans(TEX))
+
+
+STYLES = {
+    "markdown": Style("**{}**", "[{}]", str, _markdown),
+    "latex": Style(r"\textbf{{{}}}", r"{{\color{{gray}}[{}]}}", _tex, _latex),
+    "csv": Style("{}", "[{}]", str, _csv),
+}

@@ -1,0 +1,250 @@
+"""Connections to SQLite and PostgreSQL: transactions, lock timeouts, and rows with names.
+
+Writers take turns, in SQLite by BEGIN IMMEDIATE and in PostgreSQL by an advisory lock, so any
+number of processes may share a database. The SQL is the same for both.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections import namedtuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from evencover.errors import InputError, needs, one_line
+
+LOCK_SECONDS = 5.0  # to wait for another writer
+MEMORY = ":memory:"
+MAX_VALUES = 30_000  # of one statement; SQLite takes 32,766
+WRITERS = 0x65766E63  # PostgreSQL's advisory lock of evencover's writers
+
+
+class StateError(InputError):
+    """The database cannot be read or written now."""
+
+
+class Database:
+    """A connection, which is opened again after it was lost.
+
+    Parameters
+    ----------
+    location
+        A SQLite file, made if it does not exist, ``postgresql://...`` or ``:memory:``.
+    tables, indexes
+        Columns of each table and index; ``state.format`` is the number of this format.
+    """
+
+    def __init__(
+        self, location: str, tables: Mapping[str, str], indexes: Mapping[str, str], number: int
+    ) -> None:
+        self.is_postgresql = location.startswith(("postgresql://", "postgres://"))
+        self.name = location
+        if self.is_postgresql:  # without user and password
+            parts = urlsplit(location)
+            self.name = f"postgresql://{parts.hostname or ''}{parts.path}"
+        self._location, self._format = location, number
+        self._schema = [f"TABLE IF NOT EXISTS {name} ({own})" for name, own in tables.items()]
+        self._schema += [f"INDEX IF NOT EXISTS {name} ON {own}" for name, own in indexes.items()]
+        self._lock = threading.RLock()
+        self._connection: Any = None
+        self._file: tuple[int, int] | None = None  # device and inode of the SQLite file
+        with self._reporting("open"):
+            self._open()
+
+    # ---- connections -----------------------------------------------------------------------------
+
+    def _open(self) -> Any:
+        """Return the connection; make one and set it up first if there is none."""
+        if self._connection is None:
+            connection = self._connect_postgresql() if self.is_postgresql else self._connect()
+            try:
+                self._set_up(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _connect(self) -> Any:
+        if sqlite3.sqlite_version_info < (3, 35):
+            raise InputError(
+                f"SQLite must be 3.35 or later. Got {sqlite3.sqlite_version}; use a newer Python, "
+                "or PostgreSQL."
+            )
+        path, is_uri = self._location, False
+        if self._file is not None:  # a state that was deleted is not replaced by an empty one
+            path, is_uri = f"{Path(path).absolute().as_uri()}?mode=rw", True
+        return sqlite3.connect(
+            path, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=is_uri
+        )
+
+    def _connect_postgresql(self) -> Any:
+        try:
+            import psycopg
+        except ImportError:
+            raise needs("States in PostgreSQL", "psycopg", "postgresql") from None
+        return psycopg.connect(
+            self._location,
+            autocommit=True,
+            connect_timeout=int(LOCK_SECONDS),
+            tcp_user_timeout=int(2000 * LOCK_SECONDS),
+        )
+
+    def _set_up(self, connection: Any) -> None:
+        if self.is_postgresql:
+            self._run(connection, "SET search_path TO evencover")
+            self._run(connection, f"SET lock_timeout TO {int(1000 * LOCK_SECONDS)}")
+        else:
+            tables = {row.name for row in self._run(connection, "SELECT name FROM sqlite_master")}
+            if tables and "state" not in tables:
+                raise InputError(
+                    f"'{self.name}' must be a monitor's state or a new file. Got another database."
+                )
+            self._run(connection, "PRAGMA journal_mode=WAL")
+            self._run(connection, "PRAGMA synchronous=FULL")
+        with self._writing(connection):
+            if self.is_postgresql:
+                (schema,) = self._run(connection, "SELECT to_regnamespace('evencover') AS oid")
+                if schema.oid is None:  # a user who may not make one can use it
+                    self._run(connection, "CREATE SCHEMA evencover")
+            for definition in self._schema:
+                self._run(connection, f"CREATE {definition}")
+            self._run(
+                connection,
+                "INSERT INTO state (format) SELECT CAST(? AS BIGINT) "
+                "WHERE NOT EXISTS (SELECT 1 FROM state)",
+                self._format,
+            )
+            (state,) = self._run(connection, "SELECT MAX(format) AS format FROM state")
+        if state.format != self._format:
+            raise InputError(
+                f"'{self.name}' must have format {self._format}. Got {state.format}; use another "
+                "evencover, or start a new state."
+            )
+        if not self.is_postgresql and self._location != MEMORY:
+            self._file = _file_id(self._location)
+
+    def close(self) -> None:
+        """Close the connection; the next use opens it again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.close()
+
+    @contextmanager
+    def _reporting(self, what: str) -> Iterator[None]:
+        """Raise a database's errors as StateError; drop a connection that was lost."""
+        errors: tuple[type[Exception], ...] = (sqlite3.Error,)
+        if self.is_postgresql:
+            with suppress(ImportError):
+                import psycopg
+
+                errors = (psycopg.Error,)
+        try:
+            yield
+        except errors as error:
+            if self.is_postgresql and getattr(self._connection, "closed", True):
+                self.close()
+            raise StateError(f"Cannot {what} '{self.name}': {one_line(error)}.") from error
+
+    def _require_file(self) -> None:
+        """Raise StateError if the file was deleted or replaced: what is written there is lost."""
+        is_open = self._connection is not None
+        if is_open and self._file is not None and _file_id(self._location) != self._file:
+            self.close()
+            raise StateError(
+                f"Cannot use '{self.name}': it was deleted or replaced. Restart to begin a new "
+                "state, or restore the file."
+            )
+
+    # ---- transactions and statements -------------------------------------------------------------
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Run the statements within as one transaction, alone among all writers."""
+        with self._lock, self._reporting("write to"):
+            self._require_file()
+            with self._writing(self._open()):
+                yield
+            self._require_file()
+
+    @contextmanager
+    def _writing(self, connection: Any) -> Iterator[None]:
+        with self._transaction(connection, "BEGIN" if self.is_postgresql else "BEGIN IMMEDIATE"):
+            if self.is_postgresql:
+                self._run(connection, "SELECT pg_advisory_xact_lock(?)", WRITERS)
+            yield
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Run the queries within on one snapshot of the database."""
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if self.is_postgresql else "BEGIN"
+        with self._lock, self._reporting("read"):
+            self._require_file()
+            with self._transaction(self._open(), begin):
+                yield
+
+    @contextmanager
+    def _transaction(self, connection: Any, begin: str) -> Iterator[None]:
+        self._run(connection, begin)
+        try:
+            yield
+            self._run(connection, "COMMIT")
+        except BaseException:
+            with suppress(Exception):
+                self._run(connection, "ROLLBACK")
+            raise
+
+    def run(self, sql: str, *values: Any) -> list[Any]:
+        """Execute a statement of a transaction; return its rows as named tuples."""
+        return self._run(self._connection, sql, *values)
+
+    def _run(self, connection: Any, sql: str, *values: Any) -> list[Any]:
+        cursor = connection.execute(sql.replace("?", "%s") if self.is_postgresql else sql, values)
+        if not cursor.description:
+            return []
+        row = _row_type(tuple(column[0] for column in cursor.description))
+        return [row._make(found) for found in cursor.fetchall()]
+
+    def run_in(self, sql: str, keys: Sequence[int], *values: Any, then: str = "") -> list[Any]:
+        """Execute a statement whose condition ends in IN, for any number of keys."""
+        rows: list[Any] = []
+        for start in range(0, len(keys), MAX_VALUES):
+            part = keys[start : start + MAX_VALUES]
+            rows += self.run(f"{sql} IN ({', '.join('?' * len(part))}) {then}", *values, *part)
+        return rows
+
+    def insert(
+        self, table: str, rows: Iterable[Sequence[Any]], then: str = "DO NOTHING"
+    ) -> list[Any]:
+        """Insert rows; of "DO NOTHING RETURNING ..." return those that were new."""
+        rows, returned = list(rows), list[Any]()
+        step = MAX_VALUES // len(rows[0]) if rows else 1
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            marks = ", ".join([f"({', '.join('?' * len(part[0]))})"] * len(part))
+            values = [value for row in part for value in row]
+            returned += self.run(f"INSERT INTO {table} VALUES {marks} ON CONFLICT {then}", *values)
+        return returned
+
+
+@cache
+def _row_type(names: tuple[str, ...]) -> Any:
+    return namedtuple("Row", names)
+
+
+def _file_id(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

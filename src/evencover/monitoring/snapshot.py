@@ -1,0 +1,271 @@
+"""A snapshot of a monitor: everything is read in one transaction, and computed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.monitoring.drift import SIZE_EDGES, Drift, drifts
+from evencover.monitoring.evidence import (
+    Urn,
+    coverage_limits,
+    e_values,
+    log_mean_e,
+    raised,
+    shortfall_log_e,
+    since_restarts,
+    urn_log_e,
+    with_restarts,
+)
+from evencover.monitoring.state import OVERALL, ModelEntry, MonitorState
+
+STRONGEST = 20  # classes whose periods are included
+MOST_UNKNOWN = 20  # labels that are not among the classes, the most frequent
+
+
+class Evidence(NamedTuple):
+    """Give an e-value, and whether it raises an alarm."""
+
+    e_value: float
+    alarm: bool
+
+
+class PeriodCounts(NamedTuple):
+    """Count the labeled examples of a class in a period; class -1 is all classes."""
+
+    class_index: int
+    period: str
+    rows: int
+    covered: int
+
+
+@dataclass(frozen=True, eq=False)
+class ClassEvidence:
+    """Counts and log evidence of each class, up to a version of the state."""
+
+    version: int
+    counts: IntArray  # (4, K) labeled examples: all, covered, scored, and within their quantile
+    total: IntArray  # (4,) the same of all, with those of unknown classes
+    log_e: FloatArray  # (K,)
+    log_shift: FloatArray  # (K,)
+    overall_log_e: float = 0.0
+    began: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def none(cls, n_classes: int) -> ClassEvidence:
+        """Return the evidence without any label."""
+        counts = np.zeros((4, n_classes), dtype=np.int64)
+        return cls(0, counts, counts[:, 0], np.zeros(n_classes), np.zeros(n_classes))
+
+    def advanced(
+        self, version: int, blocks: Sequence[Any], targets: FloatArray, urn: Urn | None
+    ) -> ClassEvidence:
+        """Return the evidence with all blocks of the classes that changed, sorted by class."""
+        if not blocks:
+            return self
+        table = np.array([row[:6] for row in blocks], dtype=np.int64)
+        of_row, table = table[:, 0], table[:, 2:]
+        classes, starts = np.unique(of_row, return_index=True)  # OVERALL, the first, always changes
+        later, earlier = since_restarts(table, starts)
+        row_targets = np.where(of_row == OVERALL, targets.min(), targets[of_row])
+        log_e, strongest = with_restarts(
+            shortfall_log_e(later[:, 1], later[:, 0] - later[:, 1], row_targets), starts
+        )
+        log_shift = np.zeros(len(classes))
+        if urn is not None:
+            ranks, known = (np.where(of_row == OVERALL, 0, n[of_row]) for n in urn[:2])
+            before = earlier[:, 3], earlier[:, 2] - earlier[:, 3]
+            shift = urn_log_e(later[:, 3], later[:, 2] - later[:, 3], ranks, known, before)
+            log_shift, shifted = with_restarts(shift, starts)
+            strongest = np.where(log_shift > log_e, shifted, strongest)
+        totals = np.add.reduceat(table, starts, axis=0)
+        began = {y: blocks[row].period for y, row in zip(classes.tolist(), strongest, strict=True)}
+        named = classes[1:]
+        return ClassEvidence(
+            version,
+            _replaced(self.counts, named, totals[1:].T),
+            totals[0],
+            _replaced(self.log_e, named, log_e[1:]),
+            _replaced(self.log_shift, named, log_shift[1:]),
+            float(log_e[0]),
+            {**self.began, **began},
+        )
+
+
+def _replaced(values: Array, classes: IntArray, new: Array) -> Any:
+    values = values.copy()
+    values[..., classes] = new
+    values.setflags(write=False)
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """The findings of a monitor at one moment.
+
+    `alarms`, `any_class` and `overall` test coverage below target; `shifts` and `any_shift` the
+    scores since calibration; `drift` compares sets with the reference.
+    """
+
+    model: ModelEntry
+    evidence: ClassEvidence
+    tests_shift: bool  #: whether the predictor keeps calibration scores to compare with
+    periods: Sequence[PeriodCounts]  #: of all classes together, and of the strongest evidence
+    drift_counts: IntArray  #: (2, B + K) set sizes and top classes, of the reference and now
+    unknown_labels: Mapping[str, int]  #: labels that are not among the classes
+    waiting: int  #: labels that wait for their row
+    expired: int  #: rows that were removed without a label, past the retention
+
+    @property
+    def rows(self) -> IntArray:
+        """(K,) labeled examples of each class."""
+        return self.evidence.counts[0]
+
+    @property
+    def covered(self) -> IntArray:
+        """(K,) those whose set contains their label."""
+        return self.evidence.counts[1]
+
+    @property
+    def totals(self) -> tuple[int, int]:
+        """Labeled examples, and those that are covered, with labels of unknown classes."""
+        n_rows, n_covered = self.evidence.total[:2].tolist()
+        return n_rows, n_covered
+
+    @property
+    def log_e_values(self) -> FloatArray:
+        """(K,) log evidence that a class's coverage is below its target."""
+        return self.evidence.log_e
+
+    @property
+    def shift_log_e_values(self) -> FloatArray | None:
+        """(K,) log evidence of score shift; None if the predictor keeps no calibration scores."""
+        return self.evidence.log_shift if self.tests_shift else None
+
+    @cached_property
+    def e_values(self) -> FloatArray:
+        """(K,) evidence as e-values: at level 0.05, 20 is an alarm for a single class."""
+        return e_values(self.log_e_values)
+
+    @cached_property
+    def alarms(self) -> IntArray:
+        """The classes below target, those with the strongest evidence first."""
+        return self._raised(self.log_e_values)
+
+    @property
+    def alarm_level(self) -> float:
+        """The e-value at which `alarms` has one more class."""
+        n_alarms = min(len(self.alarms) + 1, self.model.n_classes)
+        return self.model.n_classes / (n_alarms * self.model.false_alarm)
+
+    @property
+    def any_class(self) -> Evidence:
+        """Whether any class is below target: an alarm whenever `alarms` has one, or sooner."""
+        return self._test(log_mean_e(self.log_e_values))
+
+    @property
+    def overall(self) -> Evidence:
+        """Whether all examples together are below target."""
+        return self._test(self.evidence.overall_log_e)
+
+    @cached_property
+    def shifts(self) -> IntArray:
+        """The classes whose scores shifted since calibration."""
+        return self._raised(self.evidence.log_shift)
+
+    @property
+    def any_shift(self) -> Evidence:
+        """Whether the scores of any class shifted since calibration."""
+        return self._test(log_mean_e(self.evidence.log_shift))
+
+    @property
+    def alarm(self) -> bool:
+        """Whether any test of coverage has an alarm; drift is not about coverage."""
+        return self.any_class.alarm or self.overall.alarm or self.any_shift.alarm
+
+    @property
+    def began(self) -> Mapping[int, str]:
+        """The period in which the strongest evidence about a class begins."""
+        return self.evidence.began
+
+    @cached_property
+    def strongest(self) -> IntArray:
+        """(K,) all classes, those with the strongest evidence first."""
+        return _order(np.maximum(self.evidence.log_e, self.evidence.log_shift))
+
+    @cached_property
+    def coverage_interval(self) -> FloatArray:
+        """(K, 2) limits of coverage: of all classes, at all times, with probability 1 - level."""
+        level = self.model.false_alarm / self.model.n_classes
+        return coverage_limits(self.covered, self.rows - self.covered, level)
+
+    @cached_property
+    def drift(self) -> list[Drift]:
+        """Set sizes and predicted classes against the reference, most significant first."""
+        return drifts(self.drift_counts, self.model.false_alarm, self.model.class_names)
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether drift can be measured."""
+        return bool(self.drift_counts[0].any())
+
+    def _test(self, log_e: float) -> Evidence:
+        return Evidence(float(e_values(log_e)), bool(log_e >= -np.log(self.model.false_alarm)))
+
+    def _raised(self, log_e: FloatArray) -> IntArray:
+        n_raised = int(raised(log_e, self.model.false_alarm).sum())
+        return _order(log_e)[:n_raised]
+
+
+def _order(log_e: FloatArray) -> IntArray:
+    return np.argsort(-log_e, kind="stable")
+
+
+def read_snapshot(
+    state: MonitorState, model: ModelEntry, urn: Urn | None, known: ClassEvidence
+) -> Snapshot:
+    """Read the state of a model in one transaction; compute only what changed since `known`."""
+    n_bins = len(SIZE_EDGES) + model.n_classes
+    with state.reading() as run:
+        (row,) = run("SELECT version FROM models WHERE model = ?", model.key)
+        if row.version < known.version:  # the state was restored from an older copy
+            known = ClassEvidence.none(model.n_classes)
+        blocks = run(
+            "SELECT class_index, block, rows, covered, scored, within, period FROM blocks "
+            "WHERE model = ? AND class_index IN "
+            "(SELECT class_index FROM blocks WHERE model = ? AND version > ?) "
+            "ORDER BY class_index, block",
+            *(model.key, model.key, known.version),
+        )
+        evidence = known.advanced(row.version, blocks, model.targets, urn)
+        order = _order(np.maximum(evidence.log_e, evidence.log_shift))
+        top = order[evidence.counts[0][order] > 0][:STRONGEST].tolist()
+        periods = read_periods(run, model.key, [OVERALL, *top])
+        counts = np.zeros((2, n_bins), dtype=np.int64)
+        for row in run("SELECT side, bin, rows FROM drift WHERE model = ?", model.key):
+            counts[row.side, row.bin] = row.rows
+        unknown = run(
+            "SELECT label, rows FROM unknown WHERE model = ? AND rows > 0 "
+            "ORDER BY rows DESC, label LIMIT ?",
+            *(model.key, MOST_UNKNOWN),
+        )
+        (waiting,) = run("SELECT COUNT(*) AS labels FROM waiting")
+        (state_row,) = run("SELECT expired FROM state")
+    return Snapshot(
+        *(model, evidence, urn is not None, periods, counts),
+        *({row.label: row.rows for row in unknown}, waiting.labels, state_row.expired),
+    )
+
+
+def read_periods(run: Any, model: int, classes: Sequence[int] | None = None) -> list[PeriodCounts]:
+    """Return the counts by class and period, of some classes or of all."""
+    sql = "SELECT class_index, period, rows, covered FROM periods WHERE model = ? AND rows > 0"
+    if classes is not None:
+        sql += f" AND class_index IN ({', '.join('?' * len(classes))})"
+    found = run(f"{sql} ORDER BY class_index, period", model, *(classes or ()))
+    return [PeriodCounts(*row) for row in found]

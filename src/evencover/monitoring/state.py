@@ -1,0 +1,568 @@
+"""The state of monitors in a database: served rows, their labels, and the counts that follow.
+
+Every update is one transaction. A label counts once for each model that served its row, and
+another label of the same row replaces it. Rows of one call are counted in a random order, by a
+hash of their ids, because the order of a file may depend on the outcome.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.errors import InputError, listed, printable
+from evencover.monitoring.database import MEMORY, Database
+from evencover.monitoring.evidence import block_of
+from evencover.randomness import RandomStream, places, random_order
+from evencover.sets import PredictionSets
+
+FORMAT = 2
+OVERALL = -1  # the class of counts of all classes, and of labels that are not among the classes
+RETENTION, DAY = 90.0, 86400.0  # days, seconds
+MOST_IN_MEMORY = 100_000  # sets of served rows without a database
+REFERENCE, NOW = 0, 1  # sides of the drift counts
+
+# `label` and what follows are null until a label of the row was counted. `arrived` also counts
+# labels that were replaced since: it decides where blocks begin.
+TABLES = {
+    "state": "format BIGINT PRIMARY KEY, pruned DOUBLE PRECISION, expired BIGINT DEFAULT 0",
+    "models": "model BIGINT PRIMARY KEY, digest TEXT, name TEXT, n_classes BIGINT, "
+    "class_names TEXT, false_alarm DOUBLE PRECISION, tolerance DOUBLE PRECISION, targets BYTEA, "
+    "version BIGINT",
+    "served": "id BIGINT, model BIGINT, time DOUBLE PRECISION, period TEXT, members BYTEA, "
+    "within BYTEA, label TEXT, class_index BIGINT, covered BIGINT, is_within BIGINT, "
+    "class_block BIGINT, overall_block BIGINT, PRIMARY KEY (id, model)",
+    "waiting": "id BIGINT PRIMARY KEY, time DOUBLE PRECISION, period TEXT, label TEXT",
+    "periods": "model BIGINT, class_index BIGINT, period TEXT, rows BIGINT, covered BIGINT, "
+    "PRIMARY KEY (model, class_index, period)",
+    "blocks": "model BIGINT, class_index BIGINT, block BIGINT, arrived BIGINT, rows BIGINT, "
+    "covered BIGINT, scored BIGINT, within BIGINT, period TEXT, version BIGINT, "
+    "PRIMARY KEY (model, class_index, block)",
+    "unknown": "model BIGINT, label TEXT, rows BIGINT, PRIMARY KEY (model, label)",
+    "drift": "model BIGINT, side BIGINT, bin BIGINT, rows BIGINT, PRIMARY KEY (model, side, bin)",
+}
+INDEXES = {"served_time": "served (time)", "blocks_version": "blocks (model, version)"}
+
+
+def _update(table: str, key: str, add: str = "", put: str = "") -> str:
+    """Return the end of an INSERT that adds to columns of known rows, or replaces them."""
+    changes = [f"{name} = {table}.{name} + excluded.{name}" for name in add.split()]
+    changes += [f"{name} = excluded.{name}" for name in put.split()]
+    return f"({key}) DO UPDATE SET {', '.join(changes)}"
+
+
+LABELED = "label class_index covered is_within class_block overall_block period"
+ADD_DRIFT = _update("drift", "model, side, bin", "rows")
+ADD_UNKNOWN = _update("unknown", "model, label", "rows")
+ADD_PERIODS = _update("periods", "model, class_index, period", "rows covered")
+ADD_BLOCKS = _update(
+    "blocks", "model, class_index, block", "arrived rows covered scored within", "version"
+)
+PUT_LABEL = _update("served", "id, model", put=LABELED)
+PUT_WAITING = _update("waiting", "id", put="time period label")
+
+
+@dataclass(frozen=True, eq=False)
+class ModelEntry:
+    """Describe a model to the state: enough to judge labels of rows that it served."""
+
+    digest: str
+    name: str
+    n_classes: int
+    class_names: Sequence[str] | None
+    false_alarm: float
+    tolerance: float
+    targets: FloatArray  # (K,)
+
+    @cached_property
+    def key(self) -> int:
+        """The model's number in every table."""
+        return int.from_bytes(bytes.fromhex(self.digest[:16]), "big", signed=True)
+
+    @cached_property
+    def index_of_name(self) -> dict[str, int]:
+        """The index of each class by its name."""
+        return {name: index for index, name in enumerate(self.class_names or ())}
+
+    @cached_property
+    def _has_numbers(self) -> bool:
+        """Whether a number names a class, so that text is never an index."""
+        return any(name.isdecimal() for name in self.class_names or ())
+
+    def class_of(self, label: str | int) -> int:
+        """Return the class of a label, an index or a name; `OVERALL` if it has none."""
+        if isinstance(label, str):
+            if label in self.index_of_name or not label.isdecimal() or self._has_numbers:
+                return self.index_of_name.get(label, OVERALL)
+            label = int(label)
+        return label if 0 <= label < self.n_classes else OVERALL
+
+
+class ServedRows(NamedTuple):
+    """Rows (n,) of a model whose sets were computed.
+
+    Rows with ids come with their packed sets: `members`, and `within`, the classes whose score is
+    at most the conformal quantile of their own calibration scores (None for each row if the model
+    keeps no such scores). Rows without ids are only counted for drift.
+    """
+
+    period: str
+    drift: IntArray  # (n, 2) bins of the set size and the top class
+    keys: Array | None = None
+    members: Sequence[bytes] = ()
+    within: Sequence[bytes | None] = ()
+
+
+class LabeledRows(NamedTuple):
+    """Rows (n,) of a model with what is counted of their labels."""
+
+    classes: IntArray
+    covered: Array
+    is_within: Array | None
+    periods: Array
+    labels: Array  # as given, for unknown ones and for other models
+    keys: Array | None = None
+
+    def take(self, rows: Array) -> LabeledRows:
+        """Return the rows at these indices, in this order."""
+        columns: list[Any] = [None if column is None else column[rows] for column in self]
+        return LabeledRows(*columns)
+
+
+class LabelCounts(NamedTuple):
+    """Numbers of labels that were counted, corrected, repeated, and that wait for their row.
+
+    A corrected label replaced a different one of the same id.
+    """
+
+    counted: int
+    corrected: int
+    repeated: int
+    waiting: int
+
+
+def objects(values: Iterable[Any]) -> Array:
+    """Return texts, bytes or None as an array, which NumPy would pad to the longest."""
+    values = list(values)
+    array: Array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def pack_sets(sets: PredictionSets) -> list[bytes]:
+    """Return each row's set as bytes: a list of classes, or a bit for every class if shorter."""
+    n_classes = sets.n_classes
+    classes = sets.indices.astype(np.min_scalar_type(n_classes - 1))
+    content, size = classes.tobytes(), classes.itemsize
+    packed = []
+    for start, stop in pairwise(sets.indptr.tolist()):
+        if (stop - start) * size < n_classes // 8:
+            packed.append(b"l" + content[start * size : stop * size])
+        else:
+            mask = np.zeros(n_classes, dtype=bool)
+            mask[classes[start:stop]] = True
+            packed.append(b"m" + np.packbits(mask).tobytes())
+    return packed
+
+
+def contains(packed: bytes, index: int, n_classes: int) -> bool:
+    """Return whether a packed set contains a class.
+
+    >>> sets = [PredictionSets.from_csr(np.array([0, 2]), np.array([3, 40]), k) for k in (50, 5000)]
+    >>> [contains(pack_sets(each)[0], 40, each.n_classes) for each in sets]
+    [True, True]
+    """
+    if packed[:1] == b"l":
+        return index in np.frombuffer(packed, np.min_scalar_type(n_classes - 1), offset=1)
+    return bool(packed[1 + index // 8] >> (7 - index % 8) & 1)
+
+
+def today(now: float | None = None) -> str:
+    """Return the period of a moment: its date (UTC)."""
+    return datetime.fromtimestamp(time.time() if now is None else now, UTC).date().isoformat()
+
+
+class MonitorState:
+    """The state of any number of models, in memory or in a database that processes may share.
+
+    Parameters
+    ----------
+    location
+        A SQLite file, made if it does not exist, or ``postgresql://...``; None keeps it in memory.
+    retention
+        Days to keep the sets of served rows, and labels without a row.
+    """
+
+    def __init__(
+        self, location: str | os.PathLike[str] | None = None, *, retention: float = RETENTION
+    ) -> None:
+        if not retention > 0:
+            raise InputError(f"'retention' must be above 0 days. Got {retention!r}.")
+        self.retention = float(retention)
+        path = MEMORY if location is None else os.fspath(location)
+        self._writer = Database(path, TABLES, INDEXES, FORMAT)
+        # Readers have a connection of their own, so that they never wait for writers.
+        self._reader = self._writer if path == MEMORY else Database(path, TABLES, INDEXES, FORMAT)
+        self.name = self._writer.name
+        self._entries: dict[int, ModelEntry] = {}
+        self._n_recorded = 0  # since the last look at the memory
+
+    def close(self) -> None:
+        """Close the connections; the next use opens them again."""
+        self._writer.close()
+        self._reader.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[Callable[..., list[Any]]]:
+        """Yield a function that runs queries, all on one snapshot of the state."""
+        with self._reader.reading():
+            yield self._reader.run
+
+    # ---- models ----------------------------------------------------------------------------------
+
+    def add_model(self, entry: ModelEntry) -> ModelEntry:
+        """Register a model; return its entry, with the levels of its first registration."""
+        names = None if entry.class_names is None else json.dumps(list(entry.class_names))
+        row = (
+            *(entry.key, entry.digest, printable(entry.name), entry.n_classes, names),
+            *(entry.false_alarm, entry.tolerance, entry.targets.astype("<f8").tobytes(), 0),
+        )
+        with self._writer.writing():
+            self._writer.insert("models", [row])
+            return self._entry(entry.key)
+
+    def _entry(self, key: int) -> ModelEntry:
+        if key not in self._entries:
+            (row,) = self._writer.run("SELECT * FROM models WHERE model = ?", key)
+            names = None if row.class_names is None else json.loads(row.class_names)
+            levels = row.false_alarm, row.tolerance, np.frombuffer(row.targets, "<f8")
+            self._entries[key] = ModelEntry(row.digest, row.name, row.n_classes, names, *levels)
+        return self._entries[key]
+
+    # ---- rows ------------------------------------------------------------------------------------
+
+    def record(self, *batches: tuple[int, ServedRows]) -> int:
+        """Record rows that models served, and count labels that came before them.
+
+        Rows whose id the model has served before are left out. Return the number of new rows.
+        """
+        now = time.time()
+        with self._writer.writing():
+            n_new = sum(self._record(model, rows, now) for model, rows in batches)
+            self._prune(now)
+        return n_new
+
+    def _record(self, model: int, rows: ServedRows, now: float) -> int:
+        if rows.keys is None:
+            self._add_drift(model, NOW, rows.drift)
+            return len(rows.drift)
+        first = _first_rows(signed(rows.keys))
+        values = [
+            (key, model, now, rows.period, rows.members[row], rows.within[row])
+            for key, row in first.items()
+        ]
+        table = "served (id, model, time, period, members, within)"
+        new = [row.id for row in self._writer.insert(table, values, "DO NOTHING RETURNING id")]
+        if new:
+            self._add_drift(model, NOW, rows.drift[[first[key] for key in new]])
+            self._count_early(model, new)
+        self._n_recorded += len(new)
+        return len(new)
+
+    def _count_early(self, model: int, keys: list[int]) -> None:
+        """Count labels that waited for new rows, or that the same rows of other models have."""
+        early = self._writer.run_in("SELECT id, label FROM served WHERE label > '' AND id", keys)
+        labels = {row.id: (json.loads(row.label), None) for row in early}
+        early = self._writer.run_in("SELECT id, label, period FROM waiting WHERE id", keys)
+        labels |= {row.id: (json.loads(row.label), row.period) for row in early}
+        if labels:
+            self._count_labels(labels, model)
+            self._writer.run_in("DELETE FROM waiting WHERE id", [*labels])
+
+    def add_reference(self, model: int, bins: IntArray) -> None:
+        """Count set sizes and top classes of the rows that drift is measured from."""
+        with self._writer.writing():
+            self._add_drift(model, REFERENCE, bins)
+
+    def _add_drift(self, model: int, side: int, bins: IntArray) -> None:
+        distinct, times = np.unique(bins, return_counts=True)
+        pairs = zip(distinct.tolist(), times.tolist(), strict=True)
+        self._writer.insert("drift", [(model, side, *pair) for pair in pairs], ADD_DRIFT)
+
+    def _prune(self, now: float) -> None:
+        """Remove rows, waiting labels and sets past the retention.
+
+        The retention is measured from the previous look, a day or more ago, so a clock that jumps
+        removes nothing before it has been there for a day.
+        """
+        (state,) = self._writer.run("SELECT pruned FROM state")
+        passed = DAY if state.pruned is None else now - state.pruned
+        if not 0 <= passed < min(DAY, DAY * self.retention / 10):
+            before = min(now, now - passed) - DAY * self.retention
+            self._writer.run("DELETE FROM waiting WHERE time < ?", before)
+            self._writer.run("UPDATE state SET pruned = ?", now)
+            self._forget(before)
+        if self.name == MEMORY and self._n_recorded > MOST_IN_MEMORY // 10:
+            self._n_recorded = 0
+            sql = "SELECT time FROM served WHERE members IS NOT NULL ORDER BY time DESC"
+            for oldest in self._writer.run(f"{sql} LIMIT 1 OFFSET ?", MOST_IN_MEMORY):
+                self._forget(oldest.time)
+
+    def _forget(self, before: float) -> None:
+        """Remove rows without a label, and sets of labeled ones, that were served before."""
+        unlabeled = "FROM served WHERE time < ? AND label IS NULL"
+        (old,) = self._writer.run(f"SELECT COUNT(*) AS rows {unlabeled}", before)
+        self._writer.run("UPDATE state SET expired = expired + ?", old.rows)
+        self._writer.run(f"DELETE {unlabeled}", before)
+        sets = "UPDATE served SET members = NULL, within = NULL WHERE members IS NOT NULL"
+        self._writer.run(f"{sets} AND time < ?", before)
+
+    # ---- labels ----------------------------------------------------------------------------------
+
+    def label(
+        self, keys: Array, labels: Sequence[str | int], periods: Sequence[str | None]
+    ) -> LabelCounts:
+        """Count labels of served rows, against the models that served them; keep the others.
+
+        Of several labels of one id the last counts.
+        """
+        now = time.time()
+        by_key = dict(zip(signed(keys), zip(labels, periods, strict=True), strict=True))
+        with self._writer.writing():
+            self._reject_numbers({label for label in labels if isinstance(label, int)})
+            known, counted, corrected = self._count_labels(by_key)
+            waiting = [
+                (key, now, period, json.dumps(label))
+                for key, (label, period) in by_key.items()
+                if key not in known
+            ]
+            self._writer.insert("waiting", waiting, PUT_WAITING)
+        n_new, n_corrected, n_waiting = len(counted), len(corrected - counted), len(waiting)
+        n_repeated = len(labels) - n_new - n_corrected - n_waiting
+        return LabelCounts(n_new, n_corrected, n_repeated, n_waiting)
+
+    def update(self, model: int, served: ServedRows, labeled: LabeledRows) -> LabelCounts:
+        """Record rows and count their labels, those with an id once."""
+        n_rows = len(labeled.classes)
+        with self._writer.writing():
+            self._record(model, served, time.time())
+            if labeled.keys is None:
+                self._add_labels(model, labeled)
+                return LabelCounts(n_rows, 0, 0, 0)
+            first = _first_rows(signed(labeled.keys))
+            rows = {row.id: row for row in self._served([*first], model)}
+            labeled = labeled.take(np.array([*first.values()], dtype=np.int64))
+            counted, corrected = self._count(model, labeled, rows)
+            self._writer.run_in("DELETE FROM waiting WHERE id", [*first])
+        n_new, n_corrected = len(counted), len(corrected)
+        return LabelCounts(n_new, n_corrected, n_rows - n_new - n_corrected, 0)
+
+    def _reject_numbers(self, labels: set[int]) -> None:
+        """Raise InputError for numbers that are no class index of any model."""
+        (models,) = self._writer.run("SELECT MAX(n_classes) AS most FROM models")
+        wrong = sorted(label for label in labels if not 0 <= label < models.most)
+        if wrong:
+            raise InputError(
+                f"'labels' that are numbers must be class indices from 0 to {models.most - 1}. "
+                f"Got {listed(wrong, 3)}."
+            )
+
+    def _count_labels(
+        self, labels: Mapping[int, tuple[str | int, str | None]], model: int | None = None
+    ) -> tuple[set[int], set[int], set[int]]:
+        """Count labels and their periods by key, for one model or all that served these rows.
+
+        Return the keys of known rows, of counted and of corrected labels.
+        """
+        served = self._served([*labels], model)
+        counted, corrected = set[int](), set[int]()
+        for key in sorted({row.model for row in served}):
+            # Without its set, which is kept for as long as the retention, no label is judged.
+            rows = [row for row in served if row.model == key and row.members is not None]
+            labeled = _judge(self._entry(key), rows, labels)
+            new, changed = self._count(key, labeled, {row.id: row for row in rows})
+            counted |= new
+            corrected |= changed
+        return {row.id for row in served}, counted, corrected
+
+    def _served(self, keys: Sequence[int], model: int | None) -> list[Any]:
+        if model is None:
+            return self._writer.run_in("SELECT * FROM served WHERE id", keys)
+        return self._writer.run_in("SELECT * FROM served WHERE model = ? AND id", keys, model)
+
+    def _count(
+        self, model: int, labeled: LabeledRows, served: Mapping[int, Any]
+    ) -> tuple[set[int], set[int]]:
+        """Count labels of served rows once; one that differs from the counted one replaces it.
+
+        Return the keys of new and of corrected labels.
+        """
+        assert labeled.keys is not None
+        new, changed = dict[int, int](), dict[int, int]()  # the row of each key
+        for row, key in enumerate(signed(labeled.keys)):
+            known = served[key]
+            is_same = known.class_index == labeled.classes[row]
+            if known.label is None:
+                new[key] = row
+            elif not is_same or (
+                known.class_index == OVERALL and known.label != json.dumps(labeled.labels[row])
+            ):
+                changed[key] = row
+        if changed:
+            self._remove_labels(model, [served[key] for key in changed])
+        rows = np.array([*new.values(), *changed.values()], dtype=np.int64)
+        self._add_labels(model, labeled.take(rows))
+        return {*new}, {*changed}
+
+    def _add_labels(self, model: int, labeled: LabeledRows) -> None:
+        """Count labels as they arrive; those of one call arrive in a random order."""
+        n_rows = len(labeled.classes)
+        if not n_rows:
+            return
+        keys = places(0, n_rows) if labeled.keys is None else labeled.keys.astype(np.uint64)
+        labeled = labeled.take(random_order(0, RandomStream.EVIDENCE, keys))
+        blocks = self._blocks(model, labeled.classes)
+        overall_blocks = self._blocks(model, np.full(n_rows, OVERALL))
+        self._add_counts(model, labeled, blocks, overall_blocks)
+        if labeled.keys is not None:
+            is_within = labeled.is_within
+            columns = (
+                signed(labeled.keys),
+                [model] * n_rows,
+                map(json.dumps, labeled.labels),
+                labeled.classes.tolist(),
+                labeled.covered.astype(int).tolist(),
+                [None] * n_rows if is_within is None else is_within.astype(int).tolist(),
+                blocks.tolist(),
+                overall_blocks.tolist(),
+                labeled.periods,
+            )
+            table = f"served (id, model, {LABELED.replace(' ', ', ')})"
+            self._writer.insert(table, zip(*columns, strict=True), PUT_LABEL)
+
+    def _remove_labels(self, model: int, rows: Sequence[Any]) -> None:
+        """Take back what was counted of labels that are replaced."""
+        is_scored = rows[0].is_within is not None
+        labeled = LabeledRows(
+            np.array([row.class_index for row in rows], dtype=np.int64),
+            np.array([row.covered for row in rows], dtype=bool),
+            np.array([row.is_within for row in rows], dtype=bool) if is_scored else None,
+            objects(row.period for row in rows),
+            objects(json.loads(row.label) for row in rows),
+        )
+        blocks = np.array([(row.class_block, row.overall_block) for row in rows], dtype=np.int64)
+        self._add_counts(model, labeled, blocks[:, 0], blocks[:, 1], sign=-1)
+
+    def _blocks(self, model: int, classes: IntArray) -> IntArray:
+        """Return the block of each new label (n,) among all labels of its class that arrived."""
+        distinct, group, sizes = np.unique(classes, return_inverse=True, return_counts=True)
+        sql = "SELECT class_index, CAST(SUM(arrived) AS BIGINT) AS n FROM blocks WHERE model = ?"
+        known = self._writer.run_in(
+            f"{sql} AND class_index", distinct.tolist(), model, then="GROUP BY class_index"
+        )
+        arrived = {row.class_index: row.n for row in known}
+        before = np.array([arrived.get(y, 0) for y in distinct.tolist()], dtype=np.int64)
+        order = np.argsort(classes, kind="stable")
+        ordinals = np.empty(len(classes), dtype=np.int64)
+        ordinals[order] = np.arange(len(classes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return block_of(ordinals + before[group.reshape(-1)])
+
+    def _add_counts(
+        self,
+        model: int,
+        labeled: LabeledRows,
+        blocks: IntArray,
+        overall_blocks: IntArray,
+        sign: int = 1,
+    ) -> None:
+        """Add labels to the counts of blocks and periods, or take them back (`sign` -1)."""
+        (entry,) = self._writer.run(
+            "UPDATE models SET version = version + 1 WHERE model = ? RETURNING version", model
+        )
+        n_rows = len(labeled.classes)
+        scored = np.full(n_rows, labeled.is_within is not None)
+        within = scored if labeled.is_within is None else labeled.is_within
+        columns = np.full(n_rows, sign > 0), np.ones(n_rows), labeled.covered, scored, within
+        named = np.flatnonzero(labeled.classes != OVERALL)
+        rows = np.append(named, np.arange(n_rows))  # of its class, and of all classes
+        values = sign * np.stack(columns, axis=-1)[rows].astype(np.int64)
+        classes = np.append(labeled.classes[named], np.full(n_rows, OVERALL))
+        names = [*dict.fromkeys(labeled.periods)]
+        number = {name: index for index, name in enumerate(names)}
+        periods = np.array([number[name] for name in labeled.periods])[rows]
+        by_period = [
+            (model, y, names[period], *sums[1:3])
+            for y, period, _, sums in _sums(classes, periods, values)
+        ]
+        self._writer.insert("periods", by_period, ADD_PERIODS)
+        by_block = [
+            (model, y, block, *sums, names[periods[first]], entry.version)
+            for y, block, first, sums in _sums(
+                classes, np.append(blocks[named], overall_blocks), values
+            )
+        ]
+        self._writer.insert("blocks", by_block, ADD_BLOCKS)
+        unknown = Counter(
+            printable(str(label)) for label in labeled.labels[labeled.classes == OVERALL]
+        )
+        by_label = [(model, label, sign * times) for label, times in unknown.items()]
+        self._writer.insert("unknown", by_label, ADD_UNKNOWN)
+
+
+def _judge(
+    entry: ModelEntry, rows: Sequence[Any], labels: Mapping[int, tuple[str | int, str | None]]
+) -> LabeledRows:
+    """Judge labels by the sets that were served."""
+    by_row = [labels[row.id] for row in rows]
+    classes = [entry.class_of(label) for label, _ in by_row]
+
+    def hits(column: str) -> Array:
+        sets = (getattr(row, column) for row in rows)
+        pairs = zip(sets, classes, strict=True)
+        return np.array([y >= 0 and contains(own, y, entry.n_classes) for own, y in pairs], bool)
+
+    return LabeledRows(
+        np.array(classes, dtype=np.int64),
+        hits("members"),
+        hits("within") if rows and rows[0].within is not None else None,
+        objects(period or row.period for row, (_, period) in zip(rows, by_row, strict=True)),
+        objects(label for label, _ in by_row),
+        np.array([row.id for row in rows], dtype=np.int64),
+    )
+
+
+def _sums(
+    classes: IntArray, parts: IntArray, values: IntArray
+) -> Iterator[tuple[int, int, int, list[int]]]:
+    """Yield each class and part with its first row and the sums of its values (n, C)."""
+    pairs = np.stack([classes, parts], axis=-1)
+    distinct, first, group = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+    sums = np.zeros((len(distinct), values.shape[1]), dtype=np.int64)
+    np.add.at(sums, group.reshape(-1), values)
+    for (y, part), row, total in zip(distinct.tolist(), first.tolist(), sums.tolist(), strict=True):
+        yield y, part, row, total
+
+
+def signed(keys: Array) -> list[int]:
+    """Return 64-bit keys as signed integers, as databases need them."""
+    return keys.astype(np.uint64, copy=False).view(np.int64).tolist()
+
+
+def _first_rows(keys: Iterable[int]) -> dict[int, int]:
+    """Return the first row of each key."""
+    first: dict[int, int] = {}
+    for row, key in enumerate(keys):
+        first.setdefault(key, row)
+    return first

@@ -1,0 +1,522 @@
+"""Calibration rows: how they are read, which inputs they come from, and how methods divide them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from math import floor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.data.columns import as_class_names, missing_labels
+from evencover.data.fingerprint import Fingerprint, Sampler, sum_of
+from evencover.data.source import Block, Source
+from evencover.engine.blocks import gathered, joined, map_source
+from evencover.errors import InputError, MismatchWarning, warn_caller
+from evencover.evaluation.label_fit import label_fit
+from evencover.predictors.rule import BoundScore
+from evencover.quantiles import GroupedScores, by_group, calibration_scores
+from evencover.randomness import RandomStream, places, random_order, row_ids, uniforms
+from evencover.scores import Score
+from evencover.validation import class_labels, whole_number
+
+N_FOLDS = 5
+HOLDOUT_FRACTION = 0.2
+NOTABLE_COPIES = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationRows:
+    """What a method learns from, in memory: one entry per calibration row.
+
+    The arrays are read-only, and no user holds them.
+
+    Parameters
+    ----------
+    scores, labels
+        (N,) scores of the true labels, and the labels.
+    ids
+        (N,) 64-bit keys: the rows' ids, or their indices if the rows go ``by_index``.
+    n_classes, class_names
+        K, and the names of the classes if they have any.
+    ranks
+        (N,) ranks of the true labels, from 1, for methods that need "ranks".
+    label_values
+        (N,) the input's number for the true label, for methods that need "label values"; only
+        where the score is random, because otherwise equal scores identify copies of a row.
+    by_index
+        Whether the rows have no ids of their own.
+    of_base
+        Whether the scores are those of the score's base, which do not depend on other rows.
+    """
+
+    scores: FloatArray
+    labels: IntArray
+    ids: Array
+    n_classes: int
+    class_names: tuple[str, ...] | None = None
+    ranks: IntArray | None = None
+    label_values: FloatArray | None = None
+    by_index: bool = True
+    of_base: bool = False
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def _columns(self) -> dict[str, Array]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+    @cached_property
+    def class_counts(self) -> IntArray:
+        """(K,) calibration rows of each class."""
+        counts = np.bincount(self.labels, minlength=self.n_classes)
+        counts.setflags(write=False)
+        return counts
+
+    def scored_by(self, score: Score) -> CalibrationRows:
+        """Return the rows with the scores that a method compares, from those of the base."""
+        if not self.of_base:
+            return self
+        return replace(self, scores=score.from_base(self.scores, self.labels), of_base=False)
+
+    def with_misses(self, is_miss: Array) -> CalibrationRows:
+        """Give some rows (N,) the score +inf and the last rank: no set includes their label."""
+        scores = np.where(is_miss, np.inf, self.scores)
+        ranks = None if self.ranks is None else np.where(is_miss, self.n_classes, self.ranks)
+        return replace(self, scores=scores, ranks=ranks)
+
+    def split(self, n_first: int, random_state: int) -> tuple[CalibrationRows, CalibrationRows]:
+        """Split off the first `n_first` rows in the random order of their ids."""
+        order = random_order(random_state, RandomStream.SPLIT, self.ids)
+        return self.take(order[:n_first]), self.take(order[n_first:])
+
+    def by(self, group_of_class: IntArray) -> GroupedScores:
+        """Sort the scores within groups of classes; classes of group -1 are left out."""
+        if not group_of_class.any():  # all are in group 0
+            return GroupedScores.one(np.sort(self.scores))
+        n_groups = int(group_of_class.max()) + 1
+        return GroupedScores.sort(self.scores, group_of_class[self.labels], n_groups)
+
+    @cached_property
+    def by_class(self) -> GroupedScores:
+        """The scores of each class, sorted."""
+        return GroupedScores.sort(self.scores, self.labels, self.n_classes)
+
+    def followed_by(self, other: CalibrationRows) -> CalibrationRows:
+        """Append rows; a column that either lacks is left out."""
+        first, second = self._columns(), other._columns()
+        columns: dict[str, Any] = {
+            name: np.concatenate([first[name], second[name]]) if name in second else None
+            for name in first
+        }
+        return replace(self, **columns)
+
+    def take(self, rows: Array | slice) -> CalibrationRows:
+        """Return some of the rows."""
+        columns: dict[str, Any] = {name: column[rows] for name, column in self._columns().items()}
+        return replace(self, **columns)
+
+
+class CalibrationInputs(NamedTuple):
+    """Identify the inputs of a calibration, to recognize their rows in test data.
+
+    ``fingerprints`` have the text of each input, and the index after its last row. ``sample``
+    (n, 2) has content hashes of some rows, and the indices of these rows; it has all rows whose
+    hash is at most ``limit``.
+    """
+
+    fingerprints: tuple[tuple[str, int], ...] = ()
+    sample: Array = np.zeros((0, 2), dtype=np.uint64)
+    limit: int = 2**64 - 1
+
+    @classmethod
+    def of(cls, read: Fingerprint, n_rows: int) -> CalibrationInputs:
+        """Identify one input of `n_rows`."""
+        return cls(((read.hexdigest(), n_rows),), read.sample, read.limit)
+
+    def followed_by(
+        self, read: Fingerprint, offset: int, n_old: int, labels: IntArray, n_classes: int
+    ) -> CalibrationInputs:
+        """Append an input that was read from row `offset` on, after `n_old` of all `labels`.
+
+        All rows together are known as one input, too.
+        """
+        known, n_rows = list(self.fingerprints), len(labels)
+        if known:
+            of_all = known[0][0][:16] + f"{sum_of(0, labels, n_classes):016x}"
+            known.insert(0, (of_all, n_rows))
+        alone = read._replace(total=sum_of(0, labels[n_old:], n_classes))
+        known.append((alone.hexdigest(), n_rows))
+        moved = read.sample + np.array([0, n_old - offset], dtype=np.int64).view(np.uint64)
+        sample, limit = np.concatenate([self.sample, moved]), min(self.limit, read.limit)
+        return CalibrationInputs(tuple(known), sample[sample[:, 0] <= np.uint64(limit)], limit)
+
+    def since(self, first: int) -> CalibrationInputs:
+        """Forget rows before `first`; an input is known while any of its rows is left."""
+        left = tuple((text, end - first) for text, end in self.fingerprints if end > first)
+        sample = self.sample[self.sample[:, 1] >= np.uint64(first)]
+        return self._replace(fingerprints=left, sample=sample - np.array([0, first], np.uint64))
+
+    def include(self, read: Fingerprint) -> bool:
+        """Return whether rows that have been read are one of the inputs."""
+        return any(text == read.hexdigest() for text, _ in self.fingerprints)
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def score_true_labels(
+    scoring: BoundScore, with_ranks: bool, with_values: bool, block: Block
+) -> tuple[Array, ...]:
+    """Score the true labels of a block; return the labels, and what else is needed, too.
+
+    Labels and ranks take as few bytes as their number allows.
+    """
+    assert block.labels is not None
+    n_classes = block.rows.shape[1]
+    columns: list[Array] = [scoring.true_labels(block, calibrating=True)]
+    columns.append(block.labels.astype(np.min_scalar_type(n_classes)))
+    if block.ids is not None:
+        columns.append(block.ids)
+    if with_ranks:
+        columns.append(scoring.true_ranks(block).astype(np.min_scalar_type(n_classes)))
+    if with_values:
+        values = block.rows[np.arange(len(block.rows)), block.known_labels]
+        columns.append(values.astype(np.float64))
+    return tuple(columns)
+
+
+def read_rows(
+    source: Source,
+    scoring: BoundScore,
+    needs: tuple[str, ...],
+    executor: Any,
+    is_apart: Array | None = None,
+    is_miss: Array | None = None,
+) -> tuple[CalibrationRows, Fingerprint]:
+    """Read all rows; return the base scores of their labels, and a fingerprint of the rows.
+
+    Rows with labels that are not among the classes, and rows apart (N,), are left out.
+    """
+    with_ranks, with_values = "ranks" in needs, "label values" in needs and scoring.score.is_random
+    score = partial(score_true_labels, scoring, with_ranks, with_values)
+    sampler = Sampler(source.n_rows)
+    parts = map_source(source, score, joined, executor, sampler=sampler)
+    columns, read = gathered(parts, source.n_rows), sampler.result()
+    warn_of_mismatch(source, read, scoring)
+    is_known = columns[1] < source.n_classes
+    if not is_known.any():
+        raise source.no_known_label()
+    if not is_known.all():
+        n_unknown, n_rows = int((~is_known).sum()), len(is_known)
+        warn_caller(
+            f"{n_unknown} of {n_rows} rows ({n_unknown / n_rows:.1%}) have labels that are not "
+            "among the classes; they are left out, so coverage concerns the known classes."
+        )
+        columns = tuple(column[is_known] for column in columns)
+    scores, labels, *more = columns
+    ids = more.pop(0) if source.has_ids else places(source.offset, source.offset + len(scores))
+    if source.has_ids:
+        warn_of_repeated_ids(ids)
+    rows = CalibrationRows(
+        scores,
+        labels.astype(np.int64),
+        ids,
+        source.n_classes,
+        source.class_names,
+        more.pop(0).astype(np.int64) if with_ranks else None,
+        more.pop() if with_values else None,
+        by_index=not source.has_ids,
+        of_base=True,
+    )
+    rows = rows if is_miss is None else rows.with_misses(is_miss[is_known])
+    return rows if is_apart is None else rows.take(~is_apart[is_known]), read
+
+
+def appended(
+    old: CalibrationRows,
+    inputs: CalibrationInputs,
+    source: Source,
+    scoring: BoundScore,
+    needs: tuple[str, ...],
+    executor: Any,
+    *,
+    window: int | None = None,
+    since: Any = None,
+) -> tuple[CalibrationRows, CalibrationInputs]:
+    """Read new rows after the old ones; keep the newest, or those from an id on.
+
+    New rows go by their ids or by their index, as the old ones do.
+    """
+    if not old.by_index and not source.has_ids:
+        raise InputError(
+            "The new rows must have ids, because the calibration rows have ids. Got none with "
+            f"{source.name}; pass 'ids' (--ids on the command line)."
+        )
+    if old.by_index and source.has_ids:
+        source = source.without_ids()
+        warn_caller(
+            f"The ids of {source.name} are ignored, because the calibration rows have none; "
+            "to keep ids, calibrate again on all rows with ids."
+        )
+    source = replace(source, offset=int(old.ids[-1]) + 1 if old.by_index else 0)
+    new, read = read_rows(source, scoring, needs, executor)
+    rows = old.followed_by(new)
+    inputs = inputs.followed_by(read, source.offset, len(old), rows.labels, rows.n_classes)
+    first = 0
+    if since is not None:
+        matches = np.flatnonzero(rows.ids == row_ids([since], 1)[0])
+        if not len(matches):
+            raise InputError(f"'since' must be the id of one of the rows. Got {since!r}.")
+        first = int(matches[0])
+    if window is not None:
+        first = max(first, len(rows) - whole_number(window, "window", "partial_fit", 1))
+    if first:
+        rows, inputs = rows.take(slice(first, None)), inputs.since(first)
+    if not rows.by_index:
+        warn_of_repeated_ids(rows.ids)
+    if rows.class_names is None and source.class_names is not None:
+        rows = replace(rows, class_names=source.class_names)
+    return rows, inputs
+
+
+def rows_of_scores(
+    scores: Any,
+    labels: Any,
+    n_classes: int,
+    needs: tuple[str, ...],
+    *,
+    ids: Any = None,
+    ranks: Any = None,
+    class_names: Any = None,
+    of_base: bool = True,
+) -> CalibrationRows:
+    """Check scores and labels that a user passes, and copy them."""
+    scores = calibration_scores(scores).copy()
+    labels = class_labels(labels, n_classes, len(scores)).copy()
+    if len(scores) == 0:
+        raise InputError("There must be at least one calibration row. Got none.")
+    by_index = ids is None
+    ids = places(0, len(scores)) if ids is None else row_ids(ids, len(scores))
+    if not by_index:
+        warn_of_repeated_ids(ids)
+    names = as_class_names(class_names, n_classes)
+    if "ranks" not in needs:
+        ranks = None
+    else:
+        ranks = to_numpy(() if ranks is None else ranks)
+        is_whole = ranks.shape == (len(scores),) and ranks.dtype.kind in "iu"
+        if not is_whole or not 1 <= ranks.min() <= ranks.max() <= n_classes:
+            raise InputError(
+                "This method needs 'ranks', the rank of each true label in its row, from 1 to "
+                f"{n_classes}. Got other values, or none."
+            )
+        ranks = ranks.astype(np.int64)
+    return CalibrationRows(
+        scores,
+        labels,
+        ids,
+        n_classes,
+        None if names is None else tuple(names),
+        ranks,
+        by_index=by_index,
+        of_base=of_base,
+    )
+
+
+def warn_of_repeated_ids(ids: Array) -> None:
+    """Warn of rows with the id of an earlier one."""
+    ordered = np.sort(ids)
+    n_repeated = int((ordered[1:] == ordered[:-1]).sum())
+    if n_repeated:
+        warn_caller(
+            f"{n_repeated} of {len(ids)} rows have the id of an earlier row. Rows with the "
+            "same id share their random numbers; remove copies of a row."
+        )
+
+
+def label_mismatch(source: Source, read: Fingerprint, scoring: BoundScore) -> str | None:
+    """Return a warning if the labels of rows that have been read do not belong to the rows."""
+    sample = read.rows
+    if sample is None:
+        return None
+    fit = label_fit(
+        sample.numbers,
+        sample.labels,
+        top=sample.top,
+        stride=sample.size.stride,
+        logits=scoring.logits,
+        temperature=scoring.temperature,
+    )
+    return fit.sentence(source.how_matched) if fit and fit.is_mismatch else None
+
+
+def warn_of_mismatch(source: Source, read: Fingerprint, scoring: BoundScore) -> None:
+    """Warn of labels that do not belong to their rows."""
+    sentence = label_mismatch(source, read, scoring)
+    if sentence is not None:
+        warn_caller(sentence, MismatchWarning)
+
+
+def require_labels(source: Source, what: str) -> None:
+    """Raise for rows without labels where they are needed, or without rows."""
+    if source.n_rows == 0:
+        raise InputError(f"{what} needs at least one row. Got none in {source.name}.")
+    if not source.has_labels:
+        raise missing_labels(what, source.name, source.columns.left_out)
+
+
+# ---- order, copies and folds ---------------------------------------------------------------------
+
+
+class Dealt(NamedTuple):
+    """Rows in increasing order of score, and what cross-fitting uses them for.
+
+    ``by_score`` (N,) are the rows in that order, ties at random by ``tie_draws`` (N,), if there are
+    any. ``learns`` (N,) is, in that order, whether a row is not held out. ``folds`` (N,) are those
+    of the rows, and ``is_once`` (N,) is true for one of all copies of a row. Copies, and rows with
+    the same id, share a fold and a side.
+    """
+
+    by_score: IntArray
+    tie_draws: FloatArray | None
+    learns: Array
+    folds: IntArray
+    is_once: Array
+
+    @property
+    def learning(self) -> IntArray:
+        """The rows to learn from, in increasing order of score."""
+        return self.by_score[self.learns]
+
+    def warn_of_copies(self) -> None:
+        """Warn of copies of rows where they are a notable share."""
+        share = 1 - self.is_once.mean()
+        if share > NOTABLE_COPIES:
+            warn_caller(
+                f"{share:.0%} of the calibration rows are copies of other rows: same label, same "
+                "score. Copies add no information, so remove them."
+            )
+
+
+def deal(rows: CalibrationRows, random_state: int, *, with_holdout: bool) -> Dealt:
+    """Divide the rows between folds, at random, and hold out a fifth of them if asked."""
+    by_score, tie_draws = ascending(rows, random_state)
+    order = random_order(random_state, RandomStream.FOLDS, rows.ids)
+    copies = find_copies(rows, by_score, has_ties=tie_draws is not None)
+    together = with_same_id(copies, rows.ids, order)
+    is_once, is_held_out = np.zeros((2, len(rows)), dtype=bool)
+    is_once[one_of_each(copies, rows.ids, order)] = True
+    if with_holdout:
+        is_held_out = hold_out(together, rows.ids, order)
+    folds = assign_folds(together, rows.labels, rows.ids, order[~is_held_out[order]])
+    return Dealt(by_score, tie_draws, ~is_held_out[by_score], folds, is_once)
+
+
+def ascending(rows: CalibrationRows, random_state: int) -> tuple[IntArray, FloatArray | None]:
+    """Order of the scores, ties at random by each row's key, and the tie-breaking draws (N,).
+
+    Without ties there are no draws.
+    """
+    order = np.argsort(rows.scores)
+    ordered = rows.scores[order]
+    if (ordered[1:] != ordered[:-1]).all():
+        return order, None
+    draws = uniforms(random_state, RandomStream.TIES, rows.ids)
+    return np.lexsort((rows.labels, draws, rows.scores)), draws
+
+
+def find_copies(rows: CalibrationRows, by_score: IntArray, *, has_ties: bool) -> IntArray | None:
+    """Give copies among the rows (N,) the same number.
+
+    Equal rows have the same label and value (score, or input where scores are random), with no
+    other label sharing the value: ties of a coarse score occur across labels, and at its ends.
+    They are copies if half of the distinct rows of their class or more occur equally often, and
+    more than once. Otherwise inputs recur by chance, as they will among new rows. None if there
+    are no copies.
+    """
+    values, order = rows.scores, by_score
+    if rows.label_values is not None:
+        values, order = rows.label_values, np.argsort(rows.label_values)
+    elif not has_ties:
+        return None
+    n_rows, labels = len(order), rows.labels[order].astype(np.int64)
+    starts_run = np.append(True, values[order][1:] != values[order][:-1])
+    starts, run = np.flatnonzero(starts_run), np.cumsum(starts_run) - 1
+    one_label = np.minimum.reduceat(labels, starts) == np.maximum.reduceat(labels, starts)
+    one_label[[0, -1]] = False
+    is_distinct = starts_run | ~one_label[run]
+    if is_distinct.all():
+        return None
+    times = np.where(one_label, np.diff(starts, append=n_rows), 1)[run]
+    kinds, n_kinds = np.unique((labels * (n_rows + 1) + times)[is_distinct], return_counts=True)
+    kind_label, kind_times = np.divmod(kinds, n_rows + 1)
+    is_half = 2 * n_kinds >= np.bincount(labels[is_distinct])[kind_label]
+    is_copy = ~is_distinct & np.isin(labels, kind_label[is_half & (kind_times > 1)])
+    if not is_copy.any():
+        return None
+    copies = np.empty(n_rows, dtype=np.int64)
+    copies[order] = np.cumsum(~is_copy) - 1
+    return copies
+
+
+def with_same_id(copies: IntArray | None, ids: Array, order: IntArray) -> IntArray | None:
+    """Give copies, and rows with the same id, the same number (N,).
+
+    `order` puts rows with the same id next to each other.
+    """
+    is_first = np.append(True, ids[order][1:] != ids[order][:-1])
+    if is_first.all():
+        return copies
+    by_id = np.empty(len(ids), dtype=np.int64)
+    by_id[order] = np.cumsum(is_first) - 1
+    if copies is None:
+        return by_id
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n_copies = int(copies.max()) + 1
+    shape = (n_copies + int(by_id.max()) + 1,) * 2
+    links = coo_array((np.ones(len(ids)), (copies, n_copies + by_id)), shape=shape)
+    return connected_components(links, directed=False)[1][copies]
+
+
+def one_of_each(groups: IntArray | None, ids: Array, order: IntArray) -> IntArray:
+    """Return one row of each group, in this order; None: every row is its own group.
+
+    It is the row with the smallest id. The first one in the order would be early in large groups.
+    """
+    if groups is None:
+        return order
+    by_id = np.lexsort((ids, groups))
+    is_chosen = np.zeros(len(groups), dtype=bool)
+    is_chosen[by_id[np.append(True, groups[by_id][1:] != groups[by_id][:-1])]] = True
+    return order[is_chosen[order]]
+
+
+def hold_out(groups: IntArray | None, ids: Array, order: IntArray) -> Array:
+    """Choose the first fifth of the rows (N,) in this order, whole groups."""
+    groups = np.arange(len(order)) if groups is None else groups
+    chosen = groups[one_of_each(groups, ids, order)]
+    n_rows = np.cumsum(np.bincount(groups)[chosen])
+    return np.isin(groups, chosen[n_rows <= floor(HOLDOUT_FRACTION * len(order))])
+
+
+def assign_folds(
+    groups: IntArray | None, labels: IntArray, ids: Array, order: IntArray
+) -> IntArray:
+    """Assign folds (N,) in this order of some rows, even within every class; a group shares one."""
+    first = one_of_each(groups, ids, order)
+    first = first[by_group(labels[first], int(labels.max()) + 1)]
+    number = np.arange(len(labels)) if groups is None else groups
+    fold_of = np.zeros(int(number.max()) + 1, dtype=np.int64)
+    fold_of[number[first]] = np.arange(len(first)) % N_FOLDS
+    return fold_of[number]

@@ -1,0 +1,399 @@
+"""The fitted value of a predictor: built whole, checked, read-only, and stored as it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from operator import itemgetter
+from types import MappingProxyType, UnionType
+from typing import (
+    Any,
+    ClassVar,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import numpy as np
+
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.data.open import as_source
+from evencover.data.source import Classes, Source
+from evencover.errors import InputError
+from evencover.predictors.calibration import CalibrationInputs, CalibrationRows
+from evencover.predictors.rule import BoundScore, SetRule
+from evencover.predictors.weights import target_shares
+from evencover.quantiles import ClassAlpha, Thresholds
+from evencover.scores import Score
+
+ENOUGH_SCORES, N_BINS = 4096, 32  # of the histogram of calibration scores
+
+Value = TypeVar("Value")
+
+
+class Given(NamedTuple):
+    """The parameters of a predictor as its user holds them, to notice when they are changed.
+
+    ``read`` returns the values of all parameters, from the attributes of a predictor.
+    """
+
+    read: itemgetter[Any]
+    values: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, predictor: Any) -> Given:
+        """Read the parameters of a predictor."""
+        read = itemgetter(*predictor._parameter_names())
+        return cls(read, read(vars(predictor)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """All that a fit found, and all that it depends on.
+
+    Every method that fits builds one of these completely and then assigns it, so an error before
+    that leaves the old fit as it was. Arrays are read-only; copies and pickles are built by the
+    constructor, too.
+
+    Parameters
+    ----------
+    parameters
+        Those of the fit, by name: values of our own, vectors by class in the order of the classes.
+    rows
+        The calibration rows, with the base scores of their labels.
+    thresholds
+        Those of the classes, on the method's score.
+    state
+        What else the method found: a NamedTuple of arrays and numbers, or None.
+    temperature
+        The one that was given, or the fitted one.
+    inputs
+        The inputs of the rows.
+    out_of_fold
+        Whether the rows' probabilities come from models of cross-validation folds.
+    given
+        The parameters as the predictor holds them, to notice when they are changed; not stored.
+    """
+
+    parameters: Mapping[str, Any]
+    rows: CalibrationRows
+    thresholds: Thresholds
+    state: Any
+    temperature: float
+    inputs: CalibrationInputs
+    out_of_fold: bool
+    given: Given
+
+    def __post_init__(self) -> None:
+        vars(self).update(
+            parameters=MappingProxyType(dict(self.parameters)),
+            thresholds=_frozen(self.thresholds),
+            state=_frozen(self.state),
+            inputs=_frozen(self.inputs),
+        )
+        self._check()
+
+    def __reduce__(self) -> Any:
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Fit, tuple((values | {"parameters": dict(self.parameters)}).values())
+
+    # ---- invariants --------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Raise InputError unless the parts fit each other."""
+        rows, n_classes, names = self.rows, self.rows.n_classes, self.rows.class_names
+        if n_classes < 2:
+            raise InputError(f"There must be at least 2 classes. Got {n_classes}.")
+        _require_numbers(self.thresholds, "the thresholds")
+        _require_numbers(self.state, "the state")
+        for vector in self.thresholds:
+            if vector is not None and vector.shape != (n_classes,):
+                raise InputError(
+                    f"Thresholds must have one entry per class. Got shape {vector.shape} for "
+                    f"{n_classes} classes."
+                )
+        _, lower, chance, rank_limit = self.thresholds
+        if (lower is None) != (chance is None) or not _within(chance, 0, 1):
+            raise InputError("A pair of thresholds must have a probability in [0, 1].")
+        if not _within(rank_limit, 0, n_classes):
+            raise InputError(f"Limits on ranks must be between 0 and {n_classes}.")
+        if names is not None:
+            if len(names) != n_classes or not all(isinstance(name, str) for name in names):
+                raise InputError(
+                    f"Class names must be text, one per class. Got {len(names)} for {n_classes}."
+                )
+            if len(set(names)) < n_classes or "" in names:
+                twice = "an empty one"
+                if "" not in names:
+                    twice = f"{next(name for name in names if names.count(name) > 1)!r} twice"
+                raise InputError(
+                    f"Class names must be unique and not empty. Got {twice}; rename one of the "
+                    "classes."
+                )
+        columns = (rows.scores, rows.labels, rows.ids, rows.ranks, rows.label_values)
+        if any(each is not None and each.shape != (len(rows),) for each in columns):
+            raise InputError("Calibration rows must have one entry in every column.")
+        if not len(rows) or not _within(rows.labels, 0, n_classes - 1):
+            raise InputError(f"Calibration labels must be between 0 and {n_classes - 1}.")
+        if not _within(rows.ranks, 1, n_classes) or rows.ids.dtype != np.uint64:
+            raise InputError(f"Ranks of calibration labels must be between 1 and {n_classes}.")
+        _require_numbers((rows.scores, rows.label_values), "the calibration rows")
+        if not 0 < self.temperature < math.inf:
+            raise InputError(f"The temperature must be above 0. Got {self.temperature}.")
+        sample, limit = self.inputs.sample, self.inputs.limit
+        if sample.ndim != 2 or sample.shape[1] != 2 or sample.dtype != np.uint64:
+            raise InputError("The sample of calibration rows must have two columns.")
+        if not 0 <= limit < 2**64:
+            raise InputError("The limit of the sample must have 64 bits.")
+
+    # ---- what follows ------------------------------------------------------------------------
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return self.rows.n_classes
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """One name per class, or None."""
+        return self.rows.class_names
+
+    @cached_property
+    def alpha(self) -> ClassAlpha:
+        """The target miscoverage of each class."""
+        alpha = ClassAlpha.of(self.parameters["alpha"], None, self.n_classes)
+        return ClassAlpha(_frozen(alpha.values), _frozen(alpha.of_class), alpha.one)
+
+    @cached_property
+    def target_shares(self) -> FloatArray | None:
+        """The share of each class (K,) in the target prevalence, if there is one."""
+        target = self.parameters.get("target_prevalence")
+        return None if target is None else target_shares(target, self.n_classes, self.class_names)
+
+    @cached_property
+    def rule(self) -> SetRule:
+        """The rule that turns rows and ids into sets."""
+        own, rows = self.parameters, self.rows
+        score: Score = own["score"].with_counts(rows.class_counts, rows.class_names)
+        scoring = BoundScore(
+            score, bool(own["from_logits"]), self.temperature, own["random_state"], assumed=True
+        )
+        thresholds = _frozen(score.base_thresholds(self.thresholds))
+        return SetRule(scoring, thresholds, bool(own["keep_top"]), rows.class_names)
+
+    @cached_property
+    def scored_rows(self) -> CalibrationRows:
+        """The rows with the scores that the method compares."""
+        return self.rows.scored_by(self.rule.scoring.score)
+
+    @cached_property
+    def score_bins(self) -> tuple[FloatArray, IntArray]:
+        """Inner edges of bins of calibration scores, and the numbers of scores in the bins.
+
+        Of many scores, evenly spaced ones are counted.
+        """
+        scores = self.scored_rows.scores
+        scores = np.sort(scores[:: max(1, len(scores) // ENOUGH_SCORES)])
+        edges = np.unique(scores[(np.arange(1, N_BINS) * len(scores)) // N_BINS])
+        # An edge belongs to the bin on its left, as in `shift_checks.score_histogram`.
+        within = np.searchsorted(scores, edges, side="right")
+        return edges, np.diff(within, prepend=0, append=len(scores))
+
+    def once(self, name: str, make: Callable[[], Value]) -> Value:
+        """Return what a method derives from the rows and the state; made when first needed."""
+        known = vars(self)
+        if name not in known:
+            known[name] = _read_only(make())
+        value: Value = known[name]
+        return value
+
+    def open(
+        self,
+        probabilities: Any,
+        labels: Any = None,
+        ids: Any = None,
+        *,
+        allow_unknown: bool = False,
+        read_labels: bool = True,
+    ) -> Source:
+        """Open rows as a source with the classes of the fit."""
+        return as_source(
+            probabilities,
+            labels,
+            ids=ids,
+            allow_unknown=allow_unknown,
+            read_labels=read_labels,
+            classes=Classes(self.n_classes, self.class_names),
+        )
+
+
+class Fitted(Protocol):
+    """A predictor, as modules see it that `BasePredictor` itself uses."""
+
+    method: ClassVar[str]
+
+    def _current_fit(self) -> Fit:
+        """Return the fit; raise if there is none, or if a parameter was changed after it."""
+
+
+def align_to_calibration(
+    predictor: Fitted, probabilities: Any, labels: Any = None, ids: Any = None, **options: bool
+) -> Source:
+    """Open rows as a source with the classes of a fitted predictor; see `Fit.open`."""
+    return predictor._current_fit().open(probabilities, labels, ids, **options)
+
+
+def _read_only(value: Value) -> Value:
+    """Make an array, or those in a tuple, read-only."""
+    if isinstance(value, np.ndarray):
+        value.setflags(write=False)
+    elif isinstance(value, tuple):
+        for item in value:
+            _read_only(item)
+    return value
+
+
+def _frozen(value: Any) -> Any:
+    """Return an array, or a NamedTuple of arrays, as a read-only copy."""
+    if isinstance(value, np.ndarray):
+        return _read_only(value.copy()) if value.flags["W"] else value
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make(map(_frozen, value))
+    return value
+
+
+def _within(values: Array | None, low: float, high: float) -> bool:
+    if values is None or not len(values):
+        return True
+    return bool(low <= values.min() and values.max() <= high)
+
+
+def _require_numbers(value: Any, name: str) -> None:
+    """Raise InputError if there is NaN in an array, or in those of a NamedTuple."""
+    if isinstance(value, tuple):
+        for item in value:
+            _require_numbers(item, name)
+    elif isinstance(value, np.ndarray | float) and np.isnan(value).any():
+        raise InputError(f"There must be no NaN in {name}.")
+
+
+# ---- the stored form -----------------------------------------------------------------------------
+
+
+def digest(predictor: Fitted) -> str:
+    """Hash all that is saved of a predictor."""
+    return checksum(*stored(predictor))
+
+
+def checksum(about: Any, arrays: Mapping[str, Array]) -> str:
+    """Hash metadata and arrays, whatever their order."""
+    text = json.dumps(json.loads(json.dumps(about)), sort_keys=True)
+    content = hashlib.blake2b(text.encode(), digest_size=16)
+    for name, values in sorted(arrays.items()):
+        content.update(f"{name!r} {values.dtype} {values.shape}".encode())
+        content.update(np.ascontiguousarray(values).tobytes())
+    return content.hexdigest()
+
+
+def stored(predictor: Fitted) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return what a file holds of a fitted predictor: metadata, ready for JSON, and arrays."""
+    fit, arrays = predictor._current_fit(), dict[str, Array]()
+    parameters = {
+        name: _store(_plain(value), f"parameters.{name}", arrays)
+        for name, value in fit.parameters.items()
+    }
+    about = {name: _store(getattr(fit, name), name, arrays) for name in STORED}
+    return {"method": predictor.method, "parameters": parameters, "fit": about}, arrays
+
+
+def restored_fit(about: dict[str, Any], arrays: dict[str, Array], predictor: Any) -> Fit:
+    """Build the fit of a predictor from what `stored` returned."""
+    hints = get_type_hints(Fit) | {"state": predictor._State}
+    if about.keys() != set(STORED):
+        raise InputError(f"it must have {', '.join(STORED)}")
+    values = {name: restored(hints[name], about[name], name, arrays) for name in STORED}
+    if arrays:
+        raise InputError(f"{', '.join(arrays)} are unknown")
+    return Fit(predictor.get_params(), **values, given=Given.of(predictor))
+
+
+STORED = [each.name for each in fields(Fit) if each.name not in ("parameters", "given")]
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter that JSON holds without loss, fractions as text; or a vector of floats."""
+    if isinstance(value, Score):
+        value = value.to_dict()
+    if isinstance(value, np.floating):
+        value = float(str(value))  # a float32 0.01 is the decimal that the user wrote
+    if isinstance(value, np.ndarray) and value.dtype == np.float64:
+        return value
+    if isinstance(value, np.generic) or hasattr(value, "__array__"):
+        value = to_numpy(value).tolist()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _store(value: Any, name: str, arrays: dict[str, Array]) -> Any:
+    """Return a value as JSON holds it; put its arrays into `arrays`, and null in their place."""
+    if isinstance(value, np.ndarray):
+        arrays[name] = np.ascontiguousarray(value)
+        return None
+    if hasattr(value, "_asdict") or is_dataclass(value):
+        parts = {part: getattr(value, part) for part in _parts(type(value))}
+        return {part: _store(item, f"{name}.{part}", arrays) for part, item in parts.items()}
+    return [_store(item, name, arrays) for item in value] if isinstance(value, tuple) else value
+
+
+def _parts(cls: Any) -> dict[str, Any]:
+    """Return the types of the fields of a NamedTuple or dataclass, by name."""
+    hints = get_type_hints(cls)
+    names = [each.name for each in fields(cls)] if is_dataclass(cls) else cls._fields
+    return {name: hints[name] for name in names}
+
+
+def restored(hint: Any, value: Any, name: str, arrays: dict[str, Array]) -> Any:
+    """Build a value of this type from its stored form, and take its arrays out of `arrays`.
+
+    Raise InputError for what `_store` would not have written.
+    """
+    kind, arguments = get_origin(hint), get_args(hint)
+    if kind is UnionType:  # with None
+        if value is None and not any(key == name or key.startswith(f"{name}.") for key in arrays):
+            return None
+        return restored(arguments[0], value, name, arrays)
+    if kind is np.ndarray:
+        if value is not None or name not in arrays:
+            raise InputError(f"it lacks {name}")
+        array, (dtype,) = arrays.pop(name), get_args(arguments[1])
+        if dtype is not Any and array.dtype != dtype:
+            raise InputError(f"{name} has the type {array.dtype}")
+        return array
+    if kind is tuple and isinstance(value, list):
+        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
+        return tuple(
+            restored(each, item, name, arrays) for each, item in zip(kinds, value, strict=True)
+        )
+    if is_dataclass(hint) or hasattr(hint, "_fields"):
+        parts = _parts(hint)
+        if not isinstance(value, dict) or value.keys() != parts.keys():
+            raise InputError(f"{name} must have {', '.join(parts)}")
+        return hint(
+            **{
+                part: restored(each, value[part], f"{name}.{part}", arrays)
+                for part, each in parts.items()
+            }
+        )
+    if kind is tuple or type(value) is not hint:
+        raise InputError(f"{name} must be of the type {getattr(hint, '__name__', hint)}")
+    return value

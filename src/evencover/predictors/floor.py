@@ -1,0 +1,80 @@
+"""The floor: a guarantee for every class, by the class's own calibration scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.predictors import wording
+from evencover.predictors.calibration import CalibrationRows
+from evencover.quantiles import (
+    Alpha,
+    ClassAlpha,
+    GroupedScores,
+    Thresholds,
+    conformal_ranks,
+    exact_fraction,
+    guard_ranks,
+    least_rows,
+)
+
+AUTO = "auto"
+
+
+class Floor(NamedTuple):
+    """The coverage that every class is guaranteed: its threshold is at least one of its own scores.
+
+    A threshold that is at least the k-th smallest of the class's own n calibration scores covers
+    the class with probability k/(n+1) or more. ``coverage`` is the parameter: a number, "auto" or
+    None. ``n_conditions`` counts the conditions on a class, its score and its rank if that is
+    limited; they share what a set may miss.
+    """
+
+    coverage: Alpha | None
+    n_conditions: int = 1
+
+    def ranks(self, counts: IntArray, alpha: ClassAlpha) -> IntArray:
+        """Return the rank among `counts` own scores that a threshold must reach; 0 for none."""
+        if self.coverage is None:
+            return np.zeros_like(counts)
+        if self.coverage == AUTO:
+            return guard_ranks(counts, alpha.divided_by(self.n_conditions))
+        ranks = conformal_ranks(counts, self._share())
+        return np.where(ranks > counts, 0, ranks)
+
+    def _share(self) -> Alpha:
+        return (1 - exact_fraction(self.coverage, name="floor")) / self.n_conditions
+
+    def guarantees(self, counts: IntArray, alpha: ClassAlpha) -> FloatArray:
+        """Return the coverage that classes with `counts` own scores are guaranteed."""
+        missed = self.n_conditions * (1 - self.ranks(counts, alpha) / (counts + 1))
+        return np.maximum(1 - missed, 0)
+
+    def raised(
+        self, thresholds: Thresholds, rows: CalibrationRows, alpha: ClassAlpha
+    ) -> Thresholds:
+        """Raise the thresholds to the class's own score that guarantees the coverage."""
+        ranks, rank_floor = self.ranks(rows.class_counts, alpha), None
+        if rows.ranks is not None:
+            class_ranks = rows.ranks.astype(np.float64)
+            by_class = GroupedScores.sort(class_ranks, rows.labels, rows.n_classes)
+            rank_floor = by_class.at_ranks(ranks)
+        return thresholds.at_least(rows.by_class.at_ranks(ranks), rank_floor)
+
+    def sentence(self, is_below: Array, alpha: ClassAlpha, names: Sequence[str] | None) -> str:
+        """State the guaranteed coverage, and the classes with too few examples for it (K,)."""
+        if self.coverage is None:
+            return ""
+        if self.coverage == AUTO:
+            return f"Each class is guaranteed {self.graded(alpha)}."
+        return wording.floor_guarantee(self.coverage, least_rows(self._share()), is_below, names)
+
+    def graded(self, alpha: ClassAlpha) -> str:
+        """State what "auto" guarantees to classes with some numbers of examples."""
+        counts = np.array(wording.SHOWN_COUNTS)
+        coverage = self.guarantees(counts, ClassAlpha.of(alpha.typical, None, len(counts)))
+        named = None if alpha.is_one else float(alpha.typical)
+        return wording.graded_guarantee(coverage, self.n_conditions, named)

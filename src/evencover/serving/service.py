@@ -1,0 +1,323 @@
+"""A service: sets by the current model, while one thread writes rows and labels to its state."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover.arrays import IntArray
+from evencover.errors import InputError, one_line
+from evencover.monitoring import CoverageMonitor, LabelCounts, MonitorState, coverage_table, summary
+from evencover.monitoring.database import StateError
+from evencover.monitoring.state import ServedRows
+from evencover.persistence import load
+from evencover.predictors.base import BasePredictor
+from evencover.predictors.fit import digest
+from evencover.predictors.rule import SetRule
+from evencover.report.page import monitor_html
+from evencover.serving.requests import Rows
+from evencover.sets import PredictionSets
+
+CACHE_SECONDS = 1.0  # for a summary, which takes longer to make than to ask for
+RETRY_SECONDS = 2.0  # between attempts to write while the database cannot be used
+FLUSH_SECONDS = 1.0  # that readers wait for rows that are being written
+QUEUE_BYTES = 64 * 2**20  # of rows that wait to be written
+
+
+class _Rows(NamedTuple):
+    """Rows to record: the model's key, the rows, and about the memory that they take."""
+
+    model: int
+    rows: ServedRows
+    n_bytes: int
+
+
+class _Labels(NamedTuple):
+    """Labels to count: the function that does it, and who waits for the result."""
+
+    write: Callable[[], LabelCounts]
+    done: Future[LabelCounts]
+
+
+class Writer:
+    """Write to a state on one thread, in the order of the requests.
+
+    Predictions put their rows in a queue and go on. While the database cannot be used, rows wait
+    there and labels fail; rows that find the queue full are dropped and counted.
+    """
+
+    def __init__(self, state: MonitorState) -> None:
+        self.problem: str | None = None  # why the last attempt failed, or rows were dropped
+        self.n_dropped = 0
+        self._state, self._n_bytes, self._is_closing = state, 0, False
+        self._jobs: deque[_Rows | _Labels] = deque()
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="evencover-writer", daemon=True)
+        self._thread.start()
+
+    def record(self, model: int, rows: ServedRows) -> None:
+        """Queue rows, without waiting for anything."""
+        n_bytes = 100 * len(rows.drift)
+        n_bytes += sum(len(packed or b"") for packed in (*rows.members, *rows.within))
+        with self._changed:
+            if self._n_bytes and self._n_bytes + n_bytes > QUEUE_BYTES:
+                self.n_dropped += len(rows.drift)
+                self.problem = self.problem or "Rows arrive faster than they can be recorded."
+                return
+            self._n_bytes += n_bytes
+            self._jobs.append(_Rows(model, rows, n_bytes))
+            self._changed.notify_all()
+
+    def count(self, write: Callable[[], LabelCounts]) -> Future[LabelCounts]:
+        """Queue labels; the future is done once they are stored, or were rejected."""
+        job = _Labels(write, Future())
+        with self._changed:
+            self._jobs.append(job)
+            self._changed.notify_all()
+        return job.done
+
+    @property
+    def n_waiting(self) -> int:
+        """The number of rows in the queue."""
+        with self._changed:
+            return sum(len(job.rows.drift) for job in self._jobs if isinstance(job, _Rows))
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until everything is written; return whether it is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._jobs, seconds)
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Write what is in the queue, and end the thread."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while jobs := self._next():
+            try:
+                self._write(jobs)
+                self.problem = None
+            except StateError as error:
+                self.problem = one_line(error)
+                self._fail_labels(error)
+                if not isinstance(jobs[0], _Rows) or not self._give_up():
+                    continue
+                self._lose(jobs)
+            except Exception as error:  # rows that can never be written must not stop the others
+                self.problem = one_line(error)
+                self._lose(jobs)
+            self._remove(jobs)
+
+    def _next(self) -> list[Any]:
+        """Wait for the next labels, or for all rows before them; nothing if the service ends."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._is_closing)
+            rows = [*takewhile(lambda job: isinstance(job, _Rows), self._jobs)]
+            return rows or [*islice(self._jobs, 1)]
+
+    def _write(self, jobs: list[Any]) -> None:
+        """Write rows in one transaction, or labels."""
+        if isinstance(jobs[0], _Rows):
+            self._state.record(*((job.model, job.rows) for job in jobs))
+        elif not jobs[0].done.done():  # else its client has waited too long
+            try:
+                counts = jobs[0].write()
+            except StateError:
+                raise
+            except Exception as error:
+                _end(jobs[0].done, error=error)
+            else:
+                _end(jobs[0].done, counts)
+
+    def _fail_labels(self, error: StateError) -> None:
+        with self._changed:
+            for job in [job for job in self._jobs if isinstance(job, _Labels)]:
+                self._jobs.remove(job)
+                _end(job.done, error=error)
+
+    def _give_up(self) -> bool:
+        """Wait before the next attempt; return at once and give up if the service ends."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._is_closing, RETRY_SECONDS)
+
+    def _lose(self, jobs: list[Any]) -> None:
+        with self._changed:
+            self.n_dropped += sum(len(job.rows.drift) for job in jobs)
+
+    def _remove(self, jobs: list[Any]) -> None:
+        with self._changed:
+            for job in jobs:
+                self._jobs.popleft()
+                self._n_bytes -= job.n_bytes if isinstance(job, _Rows) else 0
+            self._changed.notify_all()
+
+
+def _end(done: Future[Any], result: Any = None, error: Exception | None = None) -> None:
+    with suppress(InvalidStateError):  # its client has waited too long
+        done.set_result(result) if error is None else done.set_exception(error)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model with its rule and monitor, for the whole of a request."""
+
+    predictor: BasePredictor
+    monitor: CoverageMonitor
+    rule: SetRule
+    stamp: tuple[int, int, int]  # of the file that it was loaded from
+
+    @property
+    def version(self) -> str:
+        """The digest of the model."""
+        return self.monitor.model.digest
+
+    @cached_property
+    def name_bytes(self) -> IntArray:
+        """(K,) the size of each class's name in an answer."""
+        names = self.monitor.model.class_names or map(str, range(self.monitor.model.n_classes))
+        return np.array([len(json.dumps(name)) + 1 for name in names], dtype=np.int64)
+
+
+class Service:
+    """Answer requests with the current model, and record rows and labels for its monitor.
+
+    Parameters
+    ----------
+    model
+        The file of the model; `reload` checks whether there is a new one.
+    state
+        A SQLite file, ``postgresql://...`` or a `MonitorState` for the monitor; None keeps it in
+        memory.
+    options
+        `false_alarm` and `tolerance` of a new monitor.
+    """
+
+    def __init__(self, model: Path, state: MonitorState | Any = None, **options: Any) -> None:
+        self.model, self.options = Path(model), options
+        self.state = state if isinstance(state, MonitorState) else MonitorState(state)
+        self.problem: str | None = None  # why the last reload failed
+        self.now = self._load(self._stamp(), load(self.model))
+        self.writer = Writer(self.state)
+        self._summary: tuple[float, dict[str, Any]] | None = None
+
+    def sets(self, request: Rows, loaded: Loaded | None = None) -> PredictionSets:
+        """Return the sets of rows by a model, the current one by default, top class first."""
+        loaded = loaded or self.now
+        assert request.rows is not None
+        if not len(request):
+            entry = loaded.monitor.model
+            none = np.zeros(0, dtype=np.int64)
+            return PredictionSets.from_sizes(none, none, entry.n_classes, entry.class_names)
+        sets = loaded.rule.predict_set(request.rows, request.ids)
+        rows = loaded.monitor.served(request.rows, request.ids, sets, loaded.rule)
+        self.writer.record(loaded.monitor.model.key, rows)
+        return sets
+
+    def labels(self, request: Rows) -> Future[LabelCounts]:
+        """Count labels of served rows, or of the rows that come with them."""
+        monitor = self.now.monitor
+
+        def write() -> LabelCounts:
+            if not len(request):
+                return LabelCounts(0, 0, 0, 0)
+            if request.rows is None:
+                counts = monitor.label(request.ids, request.labels, time=request.time)
+            else:
+                more: Any = {"ids": request.ids, "time": request.time}
+                counts = monitor.update(request.rows, request.labels, **more)
+            self._summary = None
+            return counts
+
+        return self.writer.count(write)
+
+    def coverage(self) -> dict[str, Any]:
+        """Return the summary of the monitor, at most a second old."""
+        recent, now = self._summary, time.monotonic()
+        if recent is None or now - recent[0] > CACHE_SECONDS:
+            self.writer.flush(FLUSH_SECONDS)
+            recent = self._summary = now, summary(self.now.monitor.snapshot())
+        return recent[1]
+
+    def table(self) -> str:
+        """Return coverage by class and period as CSV."""
+        return coverage_table(self.now.monitor)
+
+    def page(self) -> str:
+        """Return the live page."""
+        return monitor_html(self.coverage(), f"Coverage of {self.model.name}", refresh=10)
+
+    def describe(self, loaded: Loaded | None = None) -> dict[str, Any]:
+        """Describe a model, the current one by default."""
+        loaded = loaded or self.now
+        predictor = loaded.predictor
+        names = predictor.class_names_
+        return {
+            "model": loaded.version,
+            "name": self.model.stem,
+            "method": predictor.method,
+            "score": predictor.score_.name,
+            "alpha": str(predictor.fit_.alpha),
+            "exact": predictor.exact,
+            "reads": "logits" if predictor.from_logits else "probabilities",
+            "guarantee": predictor.guarantee_text,
+            "n_classes": predictor.n_classes_,
+            "n_calibration": predictor.n_calibration_,
+            "class_names": None if names is None else list(names),
+        }
+
+    def health(self) -> dict[str, Any]:
+        """Return whether rows are recorded and the model is loaded, without asking the database."""
+        problem = self.problem or self.writer.problem
+        return {
+            "status": "ok" if problem is None else "degraded",
+            "problem": problem,
+            "model": self.now.version,
+            "queued_rows": self.writer.n_waiting,
+            "dropped_rows": self.writer.n_dropped,
+        }
+
+    def reload(self) -> bool:
+        """Reload the model if its file has changed; return whether it is another model.
+
+        Requests use the old model meanwhile, and labels of its rows still count for it.
+        """
+        stamp, loaded = self._stamp(), self.now
+        if stamp == loaded.stamp:
+            return False
+        predictor = load(self.model)
+        if digest(predictor) == loaded.version:
+            self.now = replace(loaded, stamp=stamp)
+            return False
+        self.now = self._load(stamp, predictor)
+        self._summary = None
+        return True
+
+    def close(self) -> None:
+        """Write what is queued, and close the state."""
+        self.writer.close()
+        self.state.close()
+
+    def _load(self, stamp: tuple[int, int, int], predictor: BasePredictor) -> Loaded:
+        monitor = CoverageMonitor(predictor, state=self.state, name=self.model.name, **self.options)
+        return Loaded(predictor, monitor, predictor.rule(), stamp)
+
+    def _stamp(self) -> tuple[int, int, int]:
+        try:
+            status = self.model.stat()
+        except OSError as error:
+            raise InputError(f"Cannot read '{self.model}': {error.strerror or error}.") from error
+        return status.st_mtime_ns, status.st_size, status.st_ino

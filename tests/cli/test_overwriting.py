@@ -1,0 +1,143 @@
+"""No command writes over one of its inputs, with or without --force."""
+
+import os
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from cli.running import refused, succeeded
+from cli.test_help import commands
+
+from evencover.cli.main import make_app
+from evencover.cli.outputs import Writes
+
+# Paths that a command only reads; every other path must be marked as an output.
+READ_ONLY = {"MODEL", "DATA", "RESULTS", "--taxonomy", "--after", "--class-names", "--token-file"}
+
+
+def arguments_of(command):
+    """Return the arguments of a command, without the groups that hold some of them."""
+    if command.default_command is None:
+        return []
+    return [
+        argument for argument in command.assemble_argument_collection() if not argument.children
+    ]
+
+
+def is_output(argument):
+    return any(isinstance(mark, Writes) for mark in get_args(argument.field_info.annotation))
+
+
+def is_text(argument):
+    return {str, Path, list[str]} & {argument.hint, *get_args(argument.hint)}
+
+
+CASES = [
+    (name, output.names[-1], source.names[0])
+    for name, command in commands(make_app()).items()
+    for output in arguments_of(command)
+    if is_output(output)
+    for source in arguments_of(command)
+    if is_text(source) and not is_output(source)
+]
+
+
+def test_every_path_is_an_input_or_an_output():
+    for name, command in commands(make_app()).items():
+        for argument in arguments_of(command):
+            if Path in {argument.hint, *get_args(argument.hint)}:
+                assert is_output(argument) != (argument.names[0] in READ_ONLY), (name, argument)
+
+
+def files_of(command):
+    """Write a file for every text that the command takes; return the files by argument."""
+    files = {}
+    for argument in arguments_of(command):
+        if is_text(argument) and not is_output(argument):
+            file = Path(f"{argument.names[0].strip('-').lower()}.csv")
+            file.write_text(f"precious {file}")
+            files[argument.names[0]] = file
+    return files
+
+
+def line_of(name, files, *more):
+    """Return a command line with all these files."""
+    named = [word for option in files if option.startswith("-") for word in (option, files[option])]
+    plain = [file for argument, file in files.items() if not argument.startswith("-")]
+    return [*name.split(), *plain, *named, *more]
+
+
+@pytest.mark.parametrize(("name", "output", "source"), CASES)
+def test_no_output_is_an_input(tmp_path, monkeypatch, run, name, output, source):
+    monkeypatch.chdir(tmp_path)
+    command = commands(make_app())[name]
+    files = files_of(command)
+    before = {file: file.read_text() for file in tmp_path.iterdir()}
+    can_force = any("--force" in argument.names for argument in arguments_of(command))
+    for force in [(), ("--force",)][: 1 + can_force]:
+        said = refused(run(*line_of(name, files, output, files[source], *force)))
+        assert f"is the input '{files[source]}'" in said
+    assert {file: file.read_text() for file in tmp_path.iterdir()} == before
+
+
+def in_a_folder(file):
+    Path("rows").mkdir()
+    (Path("rows") / file).write_bytes(Path(file).read_bytes())
+    return "rows", f"rows/{file}"
+
+
+def linked(make):
+    def link(file):
+        make(file, "other.npz")
+        return file, "other.npz"
+
+    return link
+
+
+ALIASES = {
+    "hard link": linked(os.link),
+    "link": linked(os.symlink),
+    "in a folder": in_a_folder,
+    "new in a folder": lambda file: (in_a_folder(file)[0], "rows/new.npz"),
+    "glob": lambda file: ("*.npz", file),
+    "new in a glob": lambda file: ("*.npz", "new.npz"),
+    "URL": lambda file: (Path(file).absolute().as_uri(), file),
+    "way round": lambda file: (file, f"../{Path.cwd().name}/{file}"),
+    "folder": lambda file: (file, "."),
+}
+
+
+@pytest.mark.parametrize("alias", ALIASES.values(), ids=ALIASES)
+def test_an_input_is_known_by_any_other_name(model, folder, run, alias):
+    data, output = alias("test.npz")
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    assert "the input" in refused(run("predict", model, data, "-o", output, "--force"))
+    after = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    assert after == before
+
+
+def test_two_outputs_are_two_files(model, run):
+    arguments = ("--csv", "new.html", "--report", "new.html")
+    assert "'new.html'" in refused(run("compare", "cal.npz", *arguments))
+    state = ("--state", "new.csv", "--periods", "new.csv")
+    assert "'new.csv'" in refused(run("monitor", model, "test.npz", *state))
+
+
+def test_a_monitor_keeps_its_model_and_its_pages(model, folder, run):
+    state = ("--state", "watch.db")
+    before = (folder / model).read_bytes()
+    refused(run("monitor", model, "test.npz", *state, "--report", model))
+    assert (folder / model).read_bytes() == before
+    assert not (folder / "watch.db").exists()
+    succeeded(run("monitor", model, "test.npz", *state, "--periods", "periods.csv"))
+    assert "exists already" in refused(run("monitor", model, *state, "--periods", "periods.csv"))
+    succeeded(run("monitor", model, *state, "--periods", "periods.csv", "--force"))
+
+
+def test_a_folder_of_sets_is_no_input_of_itself(model, folder, run):
+    succeeded(run("predict", model, "new.npy", "-o", "sets"))
+    part = next((folder / "sets").glob("part-*"))
+    before = part.read_bytes()
+    for data in (part, "sets", "sets/*.parquet"):
+        assert "the input" in refused(run("predict", model, data, "-o", "sets", "--force"))
+    assert part.read_bytes() == before

@@ -1,0 +1,133 @@
+"""Rows of which only some classes are listed: both kernels agree, and so do whole rows."""
+
+import numpy as np
+import pytest
+from depth import size
+from kernels.cases import KINDS, PLAIN, SCORES, draws_of, random_thresholds
+from kernels.compare import INSTRUCTION_SETS, assert_same, native, outcome
+
+from evencover import _kernels
+from evencover._kernels import Draws, listed, reference
+from evencover.errors import InputError
+from evencover.topk import TopK
+
+KERNELS = ("true_label_scores", "score_entries", "prediction_sets", "set_coverage")
+
+
+def whole_rows(rng, n, k, dtype):
+    """Rows with ties and with probabilities of all magnitudes."""
+    logits = np.round(rng.normal(size=(n, k)) * rng.choice([0.1, 1, 5]), rng.integers(0, 3))
+    rows = np.exp(logits)
+    return (rows / rows.sum(axis=1, keepdims=True)).astype(dtype)
+
+
+def top_of(rows, counts):
+    """The most probable classes of each row, in a random order."""
+    order = np.argsort(-rows, axis=1, kind="stable")
+    classes = [order[i, :n][::-1] for i, n in enumerate(counts)]
+    return TopK(classes, [rows[i, c] for i, c in enumerate(classes)], n_classes=rows.shape[1])
+
+
+def cases():
+    rng = np.random.default_rng(11)
+    for _ in range(size(40, 400)):
+        n, k = int(rng.integers(1, 30)), int(rng.integers(2, 40))
+        rows = whole_rows(rng, n, k, rng.choice([np.float32, np.float64]))
+        thresholds = random_thresholds(rng, k, rng.choice(KINDS))
+        if rng.integers(3) == 0:
+            thresholds = thresholds._replace(rank_limit=rng.integers(1, k + 1, size=k))
+        score = SCORES[int(rng.integers(len(SCORES)))]
+        yield rng, rows, score, draws_of(rng, score, n, with_ids=bool(rng.integers(2))), thresholds
+
+
+def arguments_of(name, score, rows, draws, labels, thresholds, keep_top):
+    more = {
+        "true_label_scores": ([labels], {}),
+        "score_entries": ([], {}),
+        "prediction_sets": ([thresholds], {"keep_top": keep_top}),
+        "set_coverage": ([labels, thresholds], {"keep_top": keep_top}),
+    }[name]
+    return [score.base.kernel, rows, draws, *more[0]], {**more[1], **PLAIN}
+
+
+def test_both_kernels_agree_on_every_instruction_set(monkeypatch):
+    for rng, rows, score, draws, thresholds in cases():
+        some = top_of(rows, rng.integers(1, rows.shape[1] + 1, size=len(rows)))
+        labels = rng.integers(0, rows.shape[1], size=len(rows))
+        for name in KERNELS:
+            for keep_top in (False, True):
+                arguments, options = arguments_of(
+                    name, score, some, draws, labels, thresholds, keep_top
+                )
+                expected = outcome(listed, name, *arguments, **options)
+                for instruction_set in INSTRUCTION_SETS:
+                    monkeypatch.setattr(native, "INSTRUCTION_SET", instruction_set)
+                    assert_same(outcome(native, f"listed_{name}", *arguments, **options), expected)
+
+
+def test_rows_that_list_every_class_are_the_whole_rows():
+    for rng, rows, score, draws, thresholds in cases():
+        n, k = rows.shape
+        every = top_of(rows, [k] * n)
+        labels = rng.integers(0, k, size=n)
+        assert_same([_kernels.row_keys(every, draws)], [reference.row_keys(rows, draws)])
+        formula = score.base.kernel
+        scores = reference.score_matrix(formula, rows, draws, **PLAIN)
+        assert_same([_kernels.score_entries(formula, every, draws, **PLAIN)[0]], [scores.ravel()])
+        for name in ("true_label_scores", "prediction_sets", "set_coverage"):
+            given = (score, rows, draws, labels, thresholds, True)
+            arguments, options = arguments_of(name, *given)
+            expected = outcome(reference, name, *arguments, **options)
+            arguments[1] = every
+            assert_same(outcome(_kernels, name, *arguments, **options), expected)
+
+
+def test_sets_of_listed_classes_are_those_of_the_whole_row_restricted_to_them():
+    for rng, rows, score, draws, thresholds in cases():
+        counts = rng.integers(1, rows.shape[1] + 1, size=len(rows))
+        some, keyed = top_of(rows, counts), draws._replace(ids=reference.row_keys(rows, draws))
+        options = {"keep_top": False, **PLAIN}
+        sizes, classes = _kernels.prediction_sets(
+            score.base.kernel, some, keyed, thresholds, **options
+        )
+        full_sizes, full = reference.prediction_sets(
+            score.base.kernel, rows, keyed, thresholds, **options
+        )
+        ends, full_ends = np.cumsum(sizes), np.cumsum(full_sizes)
+        for i, n_listed in enumerate(counts):
+            known = set(np.argsort(-rows[i], kind="stable")[:n_listed])
+            whole = [y for y in full[full_ends[i] - full_sizes[i] : full_ends[i]] if y in known]
+            assert classes[ends[i] - sizes[i] : ends[i]].tolist() == whole
+
+
+def test_a_label_that_is_not_listed_has_an_infinite_score():
+    rows = TopK([[0, 1], [2, 0]], [[0.5, 0.25], [0.75, 0.125]], n_classes=100_000)
+    scores = _kernels.true_label_scores(SCORES[0].kernel, rows, Draws(), np.array([0, 77]), **PLAIN)
+    assert scores.tolist() == [0.5, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("classes", "probabilities"),
+    [
+        ([[0, 0]], [[0.5, 0.25]]),
+        ([[0, 9]], [[0.5, 0.25]]),
+        ([[-1, 1]], [[0.5, 0.25]]),
+        ([[0, 1]], [[0.5]]),
+        ([[0.5, 1]], [[0.5, 0.25]]),
+        ([["a", "b"]], [[0.5, 0.25]]),
+    ],
+)
+def test_malformed_lists_are_rejected(classes, probabilities):
+    with pytest.raises(InputError):
+        TopK(classes, probabilities, n_classes=9)
+
+
+@pytest.mark.parametrize("values", [[0.9, 0.2], [-0.1, 0.5], [np.nan, 0.5], [3.0, 0.1]])
+@pytest.mark.parametrize("kernels", ["numpy", "c++"])
+def test_rows_that_are_not_probabilities_are_bad(values, kernels):
+    rows = TopK([[0, 1], [0, 1]], [[0.5, 0.1], values], n_classes=5)
+    given = (SCORES[0].kernel, rows, Draws())
+    name, module = (
+        ("score_entries", listed) if kernels == "numpy" else ("listed_score_entries", native)
+    )
+    assert outcome(module, name, *given, **PLAIN) == ["bad row", 1]

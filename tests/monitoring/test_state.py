@@ -1,0 +1,452 @@
+"""The state: transactions, retention, times, and what it rejects, in SQLite and PostgreSQL."""
+
+import json
+import sqlite3
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from evencover import ClasswisePredictor, CoverageMonitor, InputError, StandardPredictor
+from evencover.monitoring import MonitorState, database, state, summary
+from evencover.monitoring.database import StateError
+from evencover.monitoring.state import contains, pack_sets
+from evencover.sets import PredictionSets
+
+K = 5
+pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+
+
+@pytest.fixture(scope="module")
+def data(simulate):
+    return simulate(900, K, seed=21)
+
+
+@pytest.fixture(scope="module")
+def predictor(data):
+    names = list("abcde")
+    return ClasswisePredictor().fit(data.rows[:400], data.labels[:400], class_names=names)
+
+
+@pytest.fixture(scope="module")
+def server():
+    pytest.importorskip("psycopg")
+    from postgresql import postgresql
+
+    with postgresql() as address:
+        yield address
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.deep)])
+def location(request, tmp_path):
+    """A place for a state: a file, or a database of its own on the tests' server."""
+    if request.param == "sqlite":
+        return tmp_path / "watch.db"
+    import psycopg
+
+    address = request.getfixturevalue("server")
+    name = f"db{abs(hash(tmp_path)):x}"
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return address.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [1.8e9]
+    monkeypatch.setattr(state.time, "time", lambda: now[0])
+    return now
+
+
+def ids(start, stop):
+    return [f"row {n}" for n in range(start, stop)]
+
+
+def updated(predictor, rows, labels, location=None, **how):
+    monitor = CoverageMonitor(predictor, state=location)
+    monitor.update(rows, labels, **how)
+    return monitor
+
+
+def assert_same(found, expected):
+    for name in ("rows", "covered", "totals", "periods"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    np.testing.assert_allclose(found.log_e_values, expected.log_e_values)
+    np.testing.assert_allclose(found.shift_log_e_values, expected.shift_log_e_values)
+    assert found.overall == pytest.approx(expected.overall)
+
+
+def test_a_state_comes_back_in_another_process_with_the_same_evidence(predictor, data, location):
+    whole = CoverageMonitor(predictor)
+    for part in (slice(400, 600), slice(600, 900)):
+        rows, labels = data.rows[part], data.labels[part]
+        whole.update(rows, labels, period="p")
+        updated(predictor, rows, labels, location, period="p").state.close()
+    again = CoverageMonitor(predictor, state=location)
+    assert_same(again.snapshot(), whole.snapshot())
+    assert again.periods() == whole.periods()
+
+
+def test_a_monitor_sees_what_another_one_counts(predictor, data, location):
+    mine, theirs = (CoverageMonitor(predictor, state=location) for _ in range(2))
+    mine.update(data.rows[400:500], data.labels[400:500])
+    assert theirs.snapshot().totals[0] == 100
+    mine.update(data.rows[500:], data.labels[500:])
+    assert_same(theirs.snapshot(), mine.snapshot())
+
+
+def test_a_snapshot_is_one_transaction_and_stays_as_it_is(predictor, data, location):
+    """Another process labels rows between any two queries of a summary; it is that of before."""
+    mine, theirs = (CoverageMonitor(predictor, state=location) for _ in range(2))
+    mine.update(data.rows[400:500], data.labels[400:500], period="p")
+    before = json.dumps(summary(mine.snapshot()))
+    mine = CoverageMonitor(predictor, state=location)  # which has read nothing yet
+    run, n_queries = mine.state._reader.run, []
+
+    def interrupted(sql, *values):
+        found = run(sql, *values)
+        n = len(n_queries)
+        n_queries.append(sql)
+        theirs.update(data.rows[500 + 9 * n :][:9], data.labels[500 + 9 * n :][:9], period="p")
+        theirs.label([f"nobody {n}"], [0])
+        return found
+
+    mine.state._reader.run = interrupted
+    first = mine.snapshot()
+    assert len(n_queries) < 10
+    assert json.dumps(summary(first)) == before
+    del mine.state._reader.run
+    with pytest.raises(ValueError, match="read-only"):
+        first.rows[0] = 0
+    later = mine.snapshot()
+    assert later.totals[0] == 100 + 9 * len(n_queries)
+    assert json.dumps(summary(first)) == before
+
+
+def test_a_snapshot_that_goes_on_from_the_last_is_that_of_a_new_monitor(predictor, data, location):
+    monitor = CoverageMonitor(predictor, state=location)
+    monitor.snapshot()
+    for n in range(400, 900, 50):
+        part = slice(n, n + 50)
+        monitor.update(data.rows[part], np.roll(data.labels[part], 1), ids=ids(n, n + 50))
+        assert_same(monitor.snapshot(), CoverageMonitor(predictor, state=location).snapshot())
+        monitor.label(ids(n, n + 50), data.labels[part])  # some are corrected
+        assert_same(monitor.snapshot(), CoverageMonitor(predictor, state=location).snapshot())
+
+
+def test_every_label_counts_once_whoever_sends_it(predictor, data, location):
+    """Three stores and six threads; the rows are served by one while labels come to all."""
+    monitors = [CoverageMonitor(predictor, state=location) for _ in range(3)]
+    counted = []
+
+    def serve():
+        for n in range(400, 900, 20):
+            monitors[0].observe(data.rows[n : n + 20], ids=ids(n, n + 20))
+
+    def send(monitor, seed):
+        for n in np.random.default_rng(seed).permutation(np.arange(400, 900, 10)).tolist():
+            counted.append(monitor.label(ids(n, n + 10), data.labels[n : n + 10]).counted)
+
+    threads = [threading.Thread(target=serve)]
+    threads += [
+        threading.Thread(target=send, args=(each, 10 * n + seed))
+        for n, each in enumerate(monitors)
+        for seed in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    whole = updated(predictor, data.rows[400:], data.labels[400:], ids=ids(400, 900)).snapshot()
+    for monitor in monitors:
+        found = monitor.snapshot()
+        np.testing.assert_array_equal(found.rows, whole.rows)
+        np.testing.assert_array_equal(found.covered, whole.covered)
+        assert found.waiting == 0
+    assert sum(counted) <= 500  # some waited, and were counted when their row came
+
+
+def test_an_error_within_an_update_leaves_nothing(predictor, data, location, monkeypatch):
+    monitor = CoverageMonitor(predictor, state=location)
+    monitor.observe(data.rows[400:500], ids=ids(400, 500))
+
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MonitorState, "_add_counts", fail)
+        with pytest.raises(KeyboardInterrupt):
+            monitor.label(ids(400, 500), data.labels[400:500])
+        with pytest.raises(KeyboardInterrupt):
+            monitor.update(data.rows[500:], data.labels[500:], ids=ids(500, 900))
+    assert monitor.snapshot().totals[0] == 0
+    assert monitor.label(ids(400, 500), data.labels[400:500]).counted == 100
+    assert monitor.update(data.rows[500:], data.labels[500:], ids=ids(500, 900)).counted == 400
+    assert monitor.snapshot().totals[0] == 500
+
+
+def serve(monitor, data, start, stop=None):
+    stop = start + 1 if stop is None else stop
+    monitor.observe(data.rows[start:stop], ids=ids(start, stop))
+
+
+def test_rows_and_waiting_labels_are_kept_as_long_as_stated(predictor, data, location, clock):
+    monitor = CoverageMonitor(predictor, state=MonitorState(location, retention=10))
+    serve(monitor, data, 400)
+    assert monitor.label(ids(500, 501), [0]).waiting == 1
+    clock[0] += 9.9 * 86400
+    serve(monitor, data, 401)
+    serve(monitor, data, 500)
+    assert monitor.snapshot().totals[0] == 1  # it waited 9.9 days
+    assert monitor.label(ids(501, 502), [0]).waiting == 1
+    clock[0] += 1.2 * 86400
+    serve(monitor, data, 402)
+    clock[0] += 1.2 * 86400
+    serve(monitor, data, 403)  # the clock stood at the time of the look before for a day
+    assert monitor.snapshot().expired == 1
+    assert monitor.label(ids(400, 404), [0, 0, 0, 0]) == (3, 0, 0, 1)
+    clock[0] += 10 * 86400
+    serve(monitor, data, 404)
+    clock[0] += 86400
+    serve(monitor, data, 405)
+    serve(monitor, data, 501)
+    assert monitor.snapshot().totals[0] == 4  # the label that waited is forgotten
+    assert monitor.label(ids(401, 404), [0, 0, 0]) == (0, 0, 3, 0)  # but not what was counted
+    assert monitor.label(ids(401, 402), [1]) == (0, 0, 1, 0)  # its set is no longer there
+
+
+@pytest.mark.parametrize("days", [100, -100, 1e5])
+def test_a_clock_that_jumps_removes_no_earlier_row_if_it_is_set_right(
+    predictor, data, location, clock, days
+):
+    monitor = CoverageMonitor(predictor, state=location)
+    for n in range(400, 500, 10):
+        serve(monitor, data, n, n + 10)
+        clock[0] += 86400 / 2
+    clock[0] += 86400 * days
+    for n in range(500, 520, 10):
+        serve(monitor, data, n, n + 10)
+        clock[0] += 3600
+    clock[0] -= 86400 * days
+    for n in range(520, 600, 10):
+        serve(monitor, data, n, n + 10)
+        clock[0] += 86400
+    n_lost = 20 if days < 0 else 0  # rows that seemed to be 100 days old
+    assert monitor.snapshot().expired == n_lost
+    assert monitor.label(ids(400, 600), data.labels[400:600]).counted == 200 - n_lost
+
+
+def test_rows_in_memory_are_limited_and_counted_ones_are_remembered(predictor, data, monkeypatch):
+    monkeypatch.setattr(state, "MOST_IN_MEMORY", 50)
+    monitor = CoverageMonitor(predictor)
+    assert monitor.update(data.rows[400:500], data.labels[400:500], ids=ids(400, 500)).counted
+    for n in range(500, 900, 10):
+        serve(monitor, data, n, n + 10)
+    assert 300 < monitor.snapshot().expired < 360
+    assert monitor.label(ids(400, 500), data.labels[400:500]).repeated == 100
+
+
+def test_labels_count_in_the_period_in_which_their_row_was_served(predictor, data, location, clock):
+    monitor = CoverageMonitor(predictor, state=location)
+    for day in range(3):
+        monitor.observe(data.rows[400:500], ids=[f"{day} {n}" for n in range(100)])
+        clock[0] += 86400
+    for day in range(3):
+        monitor.label([f"{day} {n}" for n in range(100)], data.labels[400:500])
+    overall = [(period, rows) for y, period, rows, _ in monitor.periods() if y < 0]
+    assert overall == [("2027-01-15", 100), ("2027-01-16", 100), ("2027-01-17", 100)]
+
+
+def test_levels_are_those_of_the_state(predictor, location):
+    CoverageMonitor(predictor, 0.1, 0.05, state=location)
+    again = CoverageMonitor(predictor, state=location)
+    assert (again.model.false_alarm, again.model.tolerance) == (0.1, 0.05)
+    for parameter in ("false_alarm", "tolerance"):
+        with pytest.raises(InputError, match=f"'{parameter}'"):
+            CoverageMonitor(predictor, state=location, **{parameter: 0.01})
+
+
+def test_models_share_a_state_without_sharing_counts(predictor, data, location):
+    other = StandardPredictor().fit(data.rows[:300], data.labels[:300])
+    both = [CoverageMonitor(each, state=location) for each in (predictor, other)]
+    for each, stop in zip(both, (700, 900), strict=True):
+        each.update(data.rows[400:stop], data.labels[400:stop], ids=ids(400, stop))
+    assert [each.snapshot().totals[0] for each in both] == [300, 500]
+
+
+def test_a_row_whose_id_repeats_in_a_request_counts_once_for_drift(predictor, data, location):
+    monitor = CoverageMonitor(predictor, state=location)
+    monitor.observe(data.rows[400:403], ids=["a", "b", "a"])
+    counts = monitor.snapshot().drift_counts[1]
+    assert counts.sum() == 2 * 2  # a set size and a top class each
+    tops = data.rows[400:402].argmax(axis=1)
+    assert counts[10:].tolist() == np.bincount(tops, minlength=K).tolist()
+
+
+def test_unknown_labels_may_be_any_text(predictor, data, location):
+    monitor = CoverageMonitor(predictor, state=location, name="\udcff.safetensors")
+    monitor.observe(data.rows[400:403], ids=ids(400, 403))
+    labels = ["\0", "\ud800", "a'; DROP TABLE labeled; --"]
+    assert monitor.label(ids(400, 403), labels).counted == 3
+    assert sum(monitor.snapshot().unknown_labels.values()) == 3
+    assert monitor.snapshot().totals == (3, 0)
+
+
+@pytest.mark.parametrize("label", ["", None, 1.5, True])
+def test_missing_labels_are_rejected(predictor, data, label):
+    monitor = CoverageMonitor(predictor)
+    monitor.observe(data.rows[400:402], ids=ids(400, 402))
+    with pytest.raises(InputError, match="'labels'"):
+        monitor.label(ids(400, 402), np.array(["a", label], dtype=object))
+    assert monitor.snapshot().totals == (0, 0)
+
+
+@pytest.mark.parametrize("label", [-1, K, 99])
+def test_numbers_that_are_no_index_are_rejected(predictor, data, label):
+    monitor = CoverageMonitor(predictor)
+    monitor.observe(data.rows[400:402], ids=ids(400, 402))
+    with pytest.raises(InputError, match=f"indices from 0 to 4. Got {label}"):
+        monitor.label(ids(400, 402), [0, label])
+    with pytest.raises(InputError, match="labels"):
+        monitor.update(data.rows[400:402], [0, label])
+    assert monitor.snapshot().totals == (0, 0)
+
+
+def test_numbers_that_are_the_index_of_one_class_and_the_name_of_another_are_rejected(data):
+    names = [str(y + 1) for y in range(K)]
+    predictor = ClasswisePredictor().fit(data.rows[:400], data.labels[:400], class_names=names)
+    monitor = CoverageMonitor(predictor)
+    monitor.observe(data.rows[400:403], ids=ids(400, 403))
+    with pytest.raises(InputError, match=r"Got 1, 3: the index"):
+        monitor.label(ids(400, 403), [0, 1, 3])
+    assert monitor.label(ids(400, 403), ["1", "5", "0"]).counted == 3
+    assert monitor.snapshot().rows.tolist() == [1, 0, 0, 0, 1]
+    assert monitor.snapshot().unknown_labels == {"0": 1}
+
+
+@pytest.mark.parametrize(
+    "kind", ["datetime64[D]", "datetime64[s]", "datetime64[ns]", "U", "seconds"]
+)
+def test_times_may_be_dates_of_numpy_or_seconds_as_text(predictor, data, kind):
+    monitor = CoverageMonitor(predictor)
+    monitor.observe(data.rows[400:402], ids=ids(400, 402))
+    time = np.array(["2026-02-01", "2026-02-03"], dtype=None if kind == "seconds" else kind)
+    if kind == "seconds":
+        time = time.astype("datetime64[s]").astype(int).astype(str)
+    assert monitor.label(ids(400, 402), [0, 1], time=time).counted == 2
+    assert [row.period for row in monitor.periods() if row.class_index < 0] == [
+        *("2026-02-01", "2026-02-03")
+    ]
+
+
+@pytest.mark.parametrize("n_classes", [2, 9, 300, 70_000])
+def test_packed_sets_hold_their_classes(n_classes):
+    rng = np.random.default_rng(n_classes)
+    for size in (0, 1, min(5, n_classes), n_classes):
+        classes = rng.permutation(n_classes)[:size]
+        (packed,) = pack_sets(PredictionSets.from_csr(np.array([0, size]), classes, n_classes))
+        some = {0, n_classes - 1, *rng.integers(0, n_classes, 50).tolist()}
+        assert [contains(packed, y, n_classes) for y in some] == [y in classes for y in some]
+        assert len(packed) <= 2 + n_classes // 8
+
+
+@pytest.mark.deep
+def test_a_lost_connection_is_reported_and_opened_again(predictor, data, server):
+    psycopg = pytest.importorskip("psycopg")
+    monitor = CoverageMonitor(predictor, state=server)
+    with psycopg.connect(server, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+    with pytest.raises(StateError):
+        monitor.update(data.rows[400:500], data.labels[400:500])
+    assert monitor.update(data.rows[400:500], data.labels[400:500]).counted == 100
+
+
+def test_a_state_that_cannot_be_used_is_rejected(predictor, tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "LOCK_SECONDS", 0.1)
+    for path in (tmp_path / "nowhere" / "watch.db", tmp_path):
+        with pytest.raises(StateError):
+            CoverageMonitor(predictor, state=path)
+    (tmp_path / "text.db").write_text("not a database" * 1000)
+    with pytest.raises(StateError):
+        CoverageMonitor(predictor, state=tmp_path / "text.db")
+    later = sqlite3.connect(tmp_path / "later.db", isolation_level=None)
+    later.execute("CREATE TABLE state (format BIGINT)")
+    later.execute("INSERT INTO state VALUES (99)")
+    later.close()
+    with pytest.raises(InputError, match="format"):
+        CoverageMonitor(predictor, state=tmp_path / "later.db")
+
+
+def test_a_password_is_in_no_message():
+    pytest.importorskip("psycopg")
+    with pytest.raises(StateError) as error:
+        MonitorState("postgresql://someone:secret@127.0.0.1:1/watch")
+    assert "secret" not in str(error.value)
+
+
+def test_another_database_is_rejected_and_left_alone(tmp_path):
+    path = tmp_path / "other.db"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE patients (name TEXT)")
+    other.commit()
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"other\.db"):
+        MonitorState(path)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["other.db"]
+
+
+def test_a_state_that_was_deleted_takes_no_label(predictor, data, tmp_path):
+    """SQLite would go on to write to the deleted file."""
+    path = tmp_path / "watch.db"
+    monitor = CoverageMonitor(predictor, state=path)
+    serve(monitor, data, 400, 500)
+    backup = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    for file in backup:
+        file.unlink()
+    for _ in range(2):
+        with pytest.raises(StateError):
+            monitor.label(ids(400, 500), data.labels[400:500])
+        with pytest.raises(StateError):
+            monitor.snapshot()
+    assert not path.exists()  # an empty state would take labels and know no row
+    for file, content in backup.items():
+        file.write_bytes(content)
+    assert monitor.label(ids(400, 500), data.labels[400:500]).counted == 100
+
+
+def test_a_connection_whose_set_up_fails_is_not_used(predictor, data, location, monkeypatch):
+    """A failover or a lock timeout right after connecting once made every later call fail."""
+    monitor = CoverageMonitor(predictor, state=location)
+    monitor.state.close()
+
+    def fail(*_):
+        raise KeyError("set-up")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(database.Database, "_set_up", fail)
+        with pytest.raises(KeyError):
+            monitor.update(data.rows[400:500], data.labels[400:500])
+        with pytest.raises(KeyError):
+            monitor.snapshot()
+    assert monitor.update(data.rows[400:500], data.labels[400:500]).counted == 100
+    assert monitor.snapshot().totals[0] == 100
+
+
+def test_writers_wait_for_a_lock_only_so_long_and_readers_not_at_all(
+    predictor, data, location, monkeypatch
+):
+    monkeypatch.setattr(database, "LOCK_SECONDS", 0.2)
+    mine, theirs = (CoverageMonitor(predictor, state=location) for _ in range(2))
+    with theirs.state._writer.writing():
+        begun = time.monotonic()
+        with pytest.raises(StateError):
+            mine.update(data.rows[400:500], data.labels[400:500])
+        assert mine.snapshot().totals[0] == 0
+        assert time.monotonic() - begun < 5
+    assert mine.update(data.rows[400:500], data.labels[400:500]).counted == 100
