@@ -19,6 +19,7 @@ from evencover.predictors import (
     PooledPredictor,
     StandardPredictor,
 )
+from evencover.predictors.fit import Given
 
 SEED = 3
 CLUSTERED = {"gamma": 0.4, "n_clusters": 2}
@@ -42,7 +43,7 @@ def naive_reports(data, make, score, alpha, n_splits, size):
         fit = predictor.fit_  # with the rows' own random numbers
         predictor.set_params(random_state=SEED)
         parameters = {**fit.parameters, "random_state": SEED}
-        predictor.fit_ = replace(fit, parameters=parameters, given=predictor._given())
+        predictor.fit_ = replace(fit, parameters=parameters, given=Given.of(predictor))
         yield predictor.evaluate(data.rows[test], data.labels[test], ids=keys[test])
 
 
