@@ -37,6 +37,7 @@ class RandomStream(IntEnum):
     TIES = 11  # the order of calibration rows with equal scores
     THRESHOLD_TIES = 12  # whether scores equal to a randomized threshold are within it
     EVIDENCE = 13  # the order in which the monitor counts the rows of one call
+    ACCEPTANCE = 14  # the half of the rows that proposes which predictions to accept
 
 
 def check_random_state(value: Any, owner: str) -> int:
