@@ -38,7 +38,7 @@ PRIOR_ROWS = 5.0  # pseudo-count of all classes' probabilities among those of a 
 
 
 class Predictions(NamedTuple):
-    """Predictions of labeled rows (n,): softmax scores 1 - p, classes, and whether each is right."""
+    """Softmax scores 1 - p of predictions of labeled rows (n,), their classes, and if right."""
 
     scores: FloatArray
     classes: IntArray
@@ -46,7 +46,7 @@ class Predictions(NamedTuple):
 
     def take(self, rows: Array) -> Predictions:
         """Return some of the predictions."""
-        return Predictions(*(column[rows] for column in self))
+        return Predictions(self.scores[rows], self.classes[rows], self.is_right[rows])
 
 
 class Acceptance(NamedTuple):
@@ -109,7 +109,7 @@ class RightModel:
         features = np.stack([np.ones(len(x)), x])
 
         def per_class(values: FloatArray) -> FloatArray:
-            return np.bincount(classes, values, n_classes)
+            return np.asarray(np.bincount(classes, values, n_classes), dtype=np.float64)
 
         is_known = np.bincount(classes, minlength=n_classes) > 0
         line, intercepts, variance = np.array([0.0, 1.0]), np.zeros(n_classes), 1.0
