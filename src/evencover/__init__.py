@@ -74,7 +74,9 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(importlib.import_module(f"evencover.{_HOME[name]}"), name)
+        value = getattr(importlib.import_module(f"evencover.{_HOME[name]}"), name)
+        globals()[name] = value  # so that this is called once per name
+        return value
     raise AttributeError(f"module 'evencover' has no attribute {name!r}")
 
 

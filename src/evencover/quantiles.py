@@ -76,12 +76,7 @@ def conformal_rank(n: int, alpha: Alpha) -> int:
     >>> conformal_rank(9, 0.1), conformal_rank(8, 0.1), conformal_rank(564, 0.1)
     (9, 9, 509)
     """
-    return _rank(int(n), *(1 - exact_fraction(alpha)).as_integer_ratio())
-
-
-def _rank(n: Any, up: Any, down: Any) -> Any:
-    """Return ceil((n + 1) up / down) of integers, or of arrays of them."""
-    return -(-(n + 1) * up // down)
+    return ceil((int(n) + 1) * (1 - exact_fraction(alpha)))
 
 
 class ClassAlpha(NamedTuple):
@@ -196,21 +191,21 @@ def conformal_ranks(
 
     A `ClassAlpha` has one entry per count.
     """
-    own = alpha
-    if not isinstance(own, ClassAlpha):
-        one = exact_fraction(own)
-        own = ClassAlpha(np.array([float(one)]), np.zeros(counts.shape, dtype=np.int64), one)
+    if not isinstance(alpha, ClassAlpha):
+        one = exact_fraction(alpha)
+        alpha = ClassAlpha(np.array([float(one)]), np.zeros(counts.shape, dtype=np.int64), one)
     if confidence is not None:
-        return _confident_ranks(counts, own, 1 - exact_fraction(confidence, name="confidence"))
-    if own.one is not None:
-        up, down = (1 - own.one).as_integer_ratio()
+        return _confident_ranks(counts, alpha, 1 - exact_fraction(confidence, name="confidence"))
+    if alpha.one is not None:
+        up, down = (1 - alpha.one).as_integer_ratio()
         fits = (int(counts.max(initial=0)) + 1) * up < 2**63
-        return np.asarray(_rank(counts.astype(np.int64 if fits else object), up, down), np.int64)
-    real = (counts + 1.0) * (1 - own.floats)
+        # -(-a // b) is ceil(a / b), in integers.
+        ranks = -(-(counts.astype(np.int64 if fits else object) + 1) * up // down)
+        return np.asarray(ranks, np.int64)
+    real = (counts + 1.0) * (1 - alpha.floats)
     ranks = np.ceil(real).astype(np.int64)
-    for place in np.flatnonzero(np.abs(real - np.rint(real)) < 1e-6):  # not decided in floats
-        level = 1 - own.exact(own.of_class[place])
-        ranks[place] = _rank(int(counts[place]), *level.as_integer_ratio())
+    for index in np.flatnonzero(np.abs(real - np.rint(real)) < 1e-6):  # not decided in floats
+        ranks[index] = ceil((int(counts[index]) + 1) * (1 - alpha.exact(alpha.of_class[index])))
     return ranks
 
 

@@ -19,7 +19,6 @@ from evencover.predictors import (
     PooledPredictor,
     StandardPredictor,
 )
-from evencover.predictors.fit import Given
 
 SEED = 3
 CLUSTERED = {"gamma": 0.4, "n_clusters": 2}
@@ -43,7 +42,9 @@ def naive_reports(data, make, score, alpha, n_splits, size):
         fit = predictor.fit_  # with the rows' own random numbers
         predictor.set_params(random_state=SEED)
         parameters = {**fit.parameters, "random_state": SEED}
-        predictor.fit_ = replace(fit, parameters=parameters, given=Given.of(predictor))
+        predictor.fit_ = replace(
+            fit, parameters=parameters, given=tuple(predictor.get_params().values())
+        )
         yield predictor.evaluate(data.rows[test], data.labels[test], ids=keys[test])
 
 

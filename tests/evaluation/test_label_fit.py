@@ -168,7 +168,7 @@ def test_expected_labels_keep_the_counts():
 
 
 def test_the_sentence_states_both_accuracies_and_the_matching():
-    text = LabelFit(0.049, 0.048, 0.1, 90.0).sentence("labels were matched by position")
+    text = LabelFit(0.049, 0.048, 0.1, 90.0, None, True).sentence("labels were matched by position")
     assert text == (
         "Accuracy is 4.9%, 4.8% with permuted labels: rows and labels do not belong together; "
         "labels were matched by position."

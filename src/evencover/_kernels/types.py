@@ -101,10 +101,12 @@ class Thresholds(NamedTuple):
     upper_probability: FloatArray | None = None
     rank_limit: IntArray | None = None
 
-    def of_classes(self, places: IntArray) -> Thresholds:
+    def of_classes(self, indices: IntArray) -> Thresholds:
         """Select the entries at some indices: each class's group, or each row's label."""
-        own: Any = [None if each is None else each[places] for each in self]
-        return Thresholds(*own)
+        selected: list[Any] = []
+        for values in self:
+            selected.append(None if values is None else values[indices])
+        return Thresholds(*selected)
 
     def at_least(self, floor: FloatArray, rank_floor: FloatArray | None = None) -> Thresholds:
         """Raise thresholds to `floor` (K,), and rank limits to `rank_floor` (K,)."""

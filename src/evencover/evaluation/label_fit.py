@@ -20,21 +20,16 @@ class LabelFit(NamedTuple):
 
     ``excess`` and ``expected_excess`` count standard deviations above permuted labels: of these
     labels, and of labels drawn from the rows' probabilities. ``recoded_accuracy`` is that of labels
-    renamed one by one as they fit best, if it is far above the accuracy.
+    renamed one by one as they fit best, if it is far above the accuracy. ``is_mismatch`` states
+    whether they fit like permuted or renamed ones, which the rows rule out.
     """
 
     accuracy: float
     permuted_accuracy: float
     excess: float
     expected_excess: float
-    recoded_accuracy: float | None = None
-
-    @property
-    def is_mismatch(self) -> bool:
-        """Whether the labels fit like permuted or renamed ones, which the rows rule out."""
-        least = min(SURELY_FIT, LEAST_SHARE * self.expected_excess)
-        is_random = self.expected_excess >= LEAST_EXPECTED and self.excess < least
-        return is_random or self.recoded_accuracy is not None
+    recoded_accuracy: float | None
+    is_mismatch: bool
 
     def sentence(self, matching: str) -> str:
         """Return the warning; `matching` states how labels were matched to rows."""
@@ -97,7 +92,7 @@ def label_fit(
     for n_rows in (LEAST_ROWS, 8 * LEAST_ROWS):  # that suffice for most models
         excess = _least_excess(rows[:n_rows], labels[:n_rows] // stride)
         if excess > SURELY_FIT:
-            return LabelFit(*accuracy, excess, excess, recoded)
+            return LabelFit(*accuracy, excess, excess, recoded, recoded is not None)
     numbers = rows[:, present // stride].astype(np.float64)
     scores = -np.log1p(-_shares_below(numbers, of_labels))
     centered = scores - scores.mean(axis=0)
@@ -108,7 +103,10 @@ def label_fit(
     expected = _expected_labels(numbers, counts, logits=logits, temperature=temperature)
     centered /= spread
     excess = float(centered[np.arange(len(labels)), place].sum())
-    return LabelFit(*accuracy, excess, float((expected * centered).sum()), recoded)
+    expected_excess = float((expected * centered).sum())
+    least = min(SURELY_FIT, LEAST_SHARE * expected_excess)
+    is_random = expected_excess >= LEAST_EXPECTED and excess < least
+    return LabelFit(*accuracy, excess, expected_excess, recoded, is_random or recoded is not None)
 
 
 def _least_excess(rows: Array, labels: IntArray) -> float:
@@ -162,7 +160,10 @@ def _recoded_accuracy(top: IntArray, labels: IntArray) -> float | None:
         if label not in names and predicted not in taken:
             names[label] = predicted
             taken.add(predicted)
-    renamed = np.array([names.get(label, -1) for label in labels[half:].tolist()])
+    # A label may be larger than any of the first half.
+    new_names = np.full(int(labels.max()) + 1, -1)
+    new_names[list(names)] = list(names.values())
+    renamed = new_names[labels[half:]]
     before, after = top[half:] == labels[half:], top[half:] == renamed
     gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
     is_significant = gained - lost > SURELY_FIT * np.sqrt(max(gained + lost, 1))

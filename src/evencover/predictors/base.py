@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
+from operator import itemgetter
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -17,19 +18,19 @@ from evencover.data.fingerprint import Fingerprint
 from evencover.data.open import as_source
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import fold_source, map_source
-from evencover.errors import InputError, MismatchWarning, NotFittedError, warn_caller
+from evencover.errors import InputError, NotFittedError, warn_caller
 from evencover.evaluation.report import Confusions, CoverageReport, Tally
 from evencover.predictors import wording
 from evencover.predictors.calibration import (
     CalibrationInputs,
     CalibrationRows,
     appended,
-    label_mismatch,
     read_rows,
     require_labels,
     rows_of_scores,
+    warn_of_mismatch,
 )
-from evencover.predictors.fit import Fit, Given
+from evencover.predictors.fit import Fit
 from evencover.predictors.floor import AUTO, Floor
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.predictors.shift_checks import (
@@ -242,9 +243,15 @@ class BasePredictor:
         shared = [field.name for field in fields(BasePredictor)]
         return (*shared[:2], *(name for name in names if name not in shared), *shared[2:])
 
+    @classmethod
+    @cache
+    def _parameters_in(cls) -> itemgetter[Any]:
+        """Return what reads the values of all parameters from the attributes of a predictor."""
+        return itemgetter(*cls._parameter_names())
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return all parameters by name; `deep` is there for scikit-learn."""
-        return dict(zip(self._parameter_names(), Given.of(self).values, strict=True))
+        return dict(zip(self._parameter_names(), self._parameters_in()(vars(self)), strict=True))
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters by name, for the next `fit`."""
@@ -293,24 +300,20 @@ class BasePredictor:
                     "one per class; 'standard', 'classwise', 'clustered', 'pooled' and 'rc3p' "
                     "take that."
                 )
-            if self._option("target_prevalence") is not None:
+            if getattr(self, "target_prevalence", None) is not None:
                 raise InputError(
                     f"The 'alpha' parameter of {owner} must be one number for all classes with a "
                     "'target_prevalence'. Got one per class."
                 )
         ways = ["exact"] * self.exact
         for name in ("confidence", "target_prevalence"):
-            ways += [name] * (self._option(name) is not None)
+            ways += [name] * (getattr(self, name, None) is not None)
         if len(ways) > 1:
             raise InputError(
                 f"'{ways[0]}' and '{ways[1]}' of {owner} cannot be combined: each has ranks of its "
                 "own; use one of them."
             )
         return make_score(self.score)
-
-    def _option(self, name: str) -> Any:
-        """Return a parameter that not all methods have; None for those without it."""
-        return getattr(self, name, None)
 
     def _own_parameters(
         self, score: Score, n_classes: int, class_names: Sequence[str] | None
@@ -357,7 +360,6 @@ class BasePredictor:
             result is the same.
         """
         score = self._check_parameters()
-        self._warn_of_large_alpha()
         source = as_source(
             probabilities, labels, ids=ids, class_names=class_names, allow_unknown=True
         )
@@ -382,7 +384,7 @@ class BasePredictor:
         scoring = BoundScore(score, self.from_logits, float(temperature), self.random_state, True)
         scoring = scoring.for_input(source.logits)
         rows, read = read_rows(source, scoring, self.needs, executor, is_apart, is_miss)
-        inputs = CalibrationInputs.of(read, len(rows))
+        inputs = CalibrationInputs(((read.hexdigest(), len(rows)),), read.sample, read.limit)
         return self._fit_rows(score, rows, float(temperature), inputs, out_of_fold=out_of_fold)
 
     def fit_scores(
@@ -425,14 +427,14 @@ class BasePredictor:
         inputs: CalibrationInputs,
         *,
         out_of_fold: bool = False,
-        given: Given | None = None,
+        given: tuple[Any, ...] | None = None,
     ) -> Fit:
         """Calibrate the method on rows; return the whole fit, ready to be assigned."""
         own = self._own_parameters(score, rows.n_classes, rows.class_names)
         method = type(self)(**own)  # its parameters are our own
-        shares = method._target_shares(rows)
-        if shares is not None:
-            check_target(shares, rows.class_counts)
+        if own.get("target_prevalence") is not None:
+            target = target_shares(own["target_prevalence"], rows.n_classes, rows.class_names)
+            check_target(target, rows.class_counts)
         scored = rows.scored_by(score.with_counts(rows.class_counts, rows.class_names))
         result = method._calibrate(scored)
         if len(result) != 2 or not isinstance(result[1], self._State):
@@ -443,10 +445,10 @@ class BasePredictor:
         thresholds, state = result
         if self.floor is not None:
             thresholds = method._with_floor(thresholds, scored)
-        given = Given.of(self) if given is None else given
+        given = self._parameters_in()(vars(self)) if given is None else given
         fit = Fit(own, rows, thresholds, state, temperature, inputs, out_of_fold, given)
         method._check_fit(fit)
-        self._warn_of_few_rows(fit)
+        self._warn_of_fit(fit)
         return fit
 
     def _adopt(self, fit: Fit, score: Score) -> None:
@@ -454,7 +456,7 @@ class BasePredictor:
         rows = fit.rows
         own = self._own_parameters(score, rows.n_classes, rows.class_names)
         type(self)(**own)._check_fit(fit)
-        fit = replace(fit, parameters=own, given=Given.of(self))
+        fit = replace(fit, parameters=own, given=self._parameters_in()(vars(self)))
         _ = fit.rule  # raises if the score does not fit the classes
         self.fit_ = fit
 
@@ -462,24 +464,13 @@ class BasePredictor:
         """Return the target miscoverage of each class."""
         return ClassAlpha.of(self.alpha, rows.class_names, rows.n_classes, type(self).__name__)
 
-    def _target_shares(self, rows: CalibrationRows) -> FloatArray | None:
-        """Return the shares (K,) of the target prevalence; None without one."""
-        target = self._option("target_prevalence")
-        return None if target is None else target_shares(target, rows.n_classes, rows.class_names)
-
     def _class_weights(self, rows: CalibrationRows) -> FloatArray | None:
         """Return the weight of a row of each class (K,); None without a target prevalence."""
-        shares = self._target_shares(rows)
-        return None if shares is None else class_weights(shares, rows.class_counts)
-
-    def _warn_of_large_alpha(self) -> None:
-        """Warn of an alpha that seems to be the coverage."""
-        largest = check_alpha(self.alpha)
-        if largest > 0.5:
-            warn_caller(
-                f"alpha is {largest:g}, the target miscoverage; for coverage {largest:g} use "
-                f"alpha={1 - largest:g}."
-            )
+        target = getattr(self, "target_prevalence", None)
+        if target is None:
+            return None
+        shares = target_shares(target, rows.n_classes, rows.class_names)
+        return class_weights(shares, rows.class_counts)
 
     def _with_floor(self, thresholds: Thresholds, rows: CalibrationRows) -> Thresholds:
         """Raise the thresholds to the class's own score that the floor guarantees coverage with."""
@@ -490,13 +481,19 @@ class BasePredictor:
         """The guarantee of every class; RC3P's sets have two conditions."""
         return Floor(self.floor, 2 if "ranks" in self.needs else 1)
 
-    def _warn_of_few_rows(self, fit: Fit) -> None:
-        """Warn of classes that are always included, and of classes without rows."""
-        is_absent, n_classes = fit.rows.class_counts == 0, fit.n_classes
+    def _warn_of_fit(self, fit: Fit) -> None:
+        """Warn of an alpha that seems to be the coverage, and of classes with too few rows."""
+        largest = check_alpha(self.alpha)
+        if largest > 0.5:
+            warn_caller(
+                f"alpha is {largest:g}, the target miscoverage; for coverage {largest:g} use "
+                f"alpha={1 - largest:g}."
+            )
+        is_absent, n_classes = fit.rows.class_counts == 0, fit.rows.n_classes
         if fit.thresholds.rank_limit is None:
             n_few = int((np.isinf(fit.thresholds.upper) & ~is_absent).sum())
             if n_few:
-                confidence, terms = self._option("confidence"), f"alpha = {fit.alpha}"
+                confidence, terms = getattr(self, "confidence", None), f"alpha = {fit.alpha}"
                 if confidence is not None:
                     least = Needs.at(fit.alpha.typical, confidence).least
                     terms += f" and confidence = {confidence}, which takes {least}"
@@ -579,7 +576,6 @@ class BasePredictor:
         fit = self._current_fit()
         other = self.with_params(alpha=alpha)
         other._check_parameters()
-        other._warn_of_large_alpha()
         other.fit_ = other._refit(fit, fit.rows, fit.inputs, alpha=alpha)
         return other
 
@@ -589,12 +585,12 @@ class BasePredictor:
         """Calibrate on other rows, or with another alpha; otherwise as for the fit."""
         method = type(self)(**(dict(fit.parameters) | changed))
         return method._fit_rows(
-            method._check_parameters(),
+            make_score(method.score),
             rows,
             fit.temperature,
             inputs,
             out_of_fold=fit.out_of_fold,
-            given=Given.of(self),
+            given=self._parameters_in()(vars(self)),
         )
 
     # ---- the fit -----------------------------------------------------------------------------
@@ -614,14 +610,13 @@ class BasePredictor:
         """Return the fit; raise if there is none, or if a parameter was changed after it."""
         attributes = vars(self)
         fit: Fit = attributes.get("fit_") or self._any_fit
-        given = fit.given
-        values = given.read(attributes)
+        values = self._parameters_in()(attributes)
         try:
-            if values == given.values:  # one comparison; the same object is equal
+            if values == fit.given:  # one comparison; the same object is equal
                 return fit
         except ValueError:  # arrays have no truth value
             pass
-        for name, now, then in zip(self._parameter_names(), values, given.values, strict=True):
+        for name, now, then in zip(self._parameter_names(), values, fit.given, strict=True):
             if not _is_same(now, then):
                 remedy = "; 'with_alpha' changes alpha without data" if name == "alpha" else ""
                 raise InputError(
@@ -786,9 +781,8 @@ class BasePredictor:
         if cut is not None:
             at_top = CoverageReport.from_tally(cut, fit.alpha, **about)
             report = replace(report, at_top=at_top)
-        mismatch = label_mismatch(source, read, fit.rule.scoring.for_input(source.logits))
+        mismatch = warn_of_mismatch(source, read, fit.rule.scoring.for_input(source.logits))
         if mismatch is not None:
-            warn_caller(mismatch, MismatchWarning)
             return replace(report, labels_fit=False, data_warnings=(mismatch,))
         messages = shift_warnings(self, report, read, histogram)
         for message in messages:
@@ -825,7 +819,7 @@ class BasePredictor:
 
     def _method_guarantee(self) -> str:
         """State the guarantee of the method, and that of the floor."""
-        fit, confidence = self._current_fit(), self._option("confidence")
+        fit, confidence = self._current_fit(), getattr(self, "confidence", None)
         share = None if confidence is None else wording.as_percent(confidence)
         guarantee = self._guarantor().guarantee
         if not isinstance(guarantee, str):
@@ -845,14 +839,14 @@ class BasePredictor:
 
     def _row_needs(self) -> Needs:
         """Return how many rows a threshold takes."""
-        return Needs.at(self._current_fit().alpha.typical, self._option("confidence"))
+        return Needs.at(self._current_fit().alpha.typical, getattr(self, "confidence", None))
 
     def _group_ranks(self, counts: IntArray) -> IntArray:
         """Return the rank of each group's threshold among its scores; 0 where none decides."""
         alpha = self._current_fit().alpha
-        if self._option("target_prevalence") is not None or not alpha.is_one:
+        if getattr(self, "target_prevalence", None) is not None or not alpha.is_one:
             return 0 * counts
-        return conformal_ranks(counts, alpha.typical, self._option("confidence"))
+        return conformal_ranks(counts, alpha.typical, getattr(self, "confidence", None))
 
     def explain(self, report: CoverageReport, class_index: int) -> Explanation:
         """Explain a class's threshold and, if it is undercovered, why and what to try."""

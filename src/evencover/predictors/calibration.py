@@ -101,7 +101,7 @@ class CalibrationRows:
     def by(self, group_of_class: IntArray) -> GroupedScores:
         """Sort the scores within groups of classes; classes of group -1 are left out."""
         if not group_of_class.any():  # all are in group 0
-            return GroupedScores.one(np.sort(self.scores))
+            return GroupedScores(np.sort(self.scores), np.array([0, len(self.scores)]))
         n_groups = int(group_of_class.max()) + 1
         return GroupedScores.sort(self.scores, group_of_class[self.labels], n_groups)
 
@@ -136,11 +136,6 @@ class CalibrationInputs(NamedTuple):
     fingerprints: tuple[tuple[str, int], ...] = ()
     sample: Array = np.zeros((0, 2), dtype=np.uint64)
     limit: int = 2**64 - 1
-
-    @classmethod
-    def of(cls, read: Fingerprint, n_rows: int) -> CalibrationInputs:
-        """Identify one input of `n_rows`."""
-        return cls(((read.hexdigest(), n_rows),), read.sample, read.limit)
 
     def followed_by(
         self, read: Fingerprint, offset: int, n_old: int, labels: IntArray, n_classes: int
@@ -343,8 +338,8 @@ def warn_of_repeated_ids(ids: Array) -> None:
         )
 
 
-def label_mismatch(source: Source, read: Fingerprint, scoring: BoundScore) -> str | None:
-    """Return a warning if the labels of rows that have been read do not belong to the rows."""
+def warn_of_mismatch(source: Source, read: Fingerprint, scoring: BoundScore) -> str | None:
+    """Warn if the labels of rows that have been read do not belong to the rows; return why."""
     sample = read.rows
     if sample is None:
         return None
@@ -356,14 +351,11 @@ def label_mismatch(source: Source, read: Fingerprint, scoring: BoundScore) -> st
         logits=scoring.logits,
         temperature=scoring.temperature,
     )
-    return fit.sentence(source.how_matched) if fit and fit.is_mismatch else None
-
-
-def warn_of_mismatch(source: Source, read: Fingerprint, scoring: BoundScore) -> None:
-    """Warn of labels that do not belong to their rows."""
-    sentence = label_mismatch(source, read, scoring)
-    if sentence is not None:
-        warn_caller(sentence, MismatchWarning)
+    if fit is None or not fit.is_mismatch:
+        return None
+    sentence = fit.sentence(source.how_matched)
+    warn_caller(sentence, MismatchWarning)
+    return sentence
 
 
 def require_labels(source: Source, what: str) -> None:

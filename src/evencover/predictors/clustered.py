@@ -20,7 +20,14 @@ from evencover.predictors.fit import Fit
 from evencover.predictors.groups import GroupPredictor
 from evencover.predictors.standard import StandardPredictor
 from evencover.predictors.wording import Details, Sharing, company
-from evencover.quantiles import Alpha, GroupedScores, by_group, conformal_ranks, exact_fraction
+from evencover.quantiles import (
+    Alpha,
+    GroupedScores,
+    Thresholds,
+    by_group,
+    conformal_ranks,
+    exact_fraction,
+)
 from evencover.validation import OPEN_SHARE, Check, unless, whole_number
 
 LEVELS = tuple(Fraction(tenths, 10) for tenths in (5, 6, 7, 8, 9))
@@ -267,7 +274,11 @@ class ClusteredPredictor(GroupPredictor):
     }
     _usual_cause: ClassVar[str] = wording.ONE_THRESHOLD
 
-    def _find_groups(self, rows: CalibrationRows) -> ClusterState:
+    def _calibrate(self, rows: CalibrationRows, state: Any = None) -> tuple[Thresholds, Any]:
+        return super()._calibrate(rows, self._find_clusters(rows))
+
+    def _find_clusters(self, rows: CalibrationRows) -> ClusterState:
+        """Find the clusters on a part of the rows."""
         alpha = self._class_alpha(rows).typical  # clustering depends on one alpha
         gamma, n_clusters = automatic_parameters(rows.class_counts, alpha, self.gamma)
         if self.n_clusters != "auto":

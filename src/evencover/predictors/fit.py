@@ -7,13 +7,11 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property
-from operator import itemgetter
+from functools import cached_property, partial
 from types import MappingProxyType, UnionType
 from typing import (
     Any,
     ClassVar,
-    NamedTuple,
     Protocol,
     TypeVar,
     get_args,
@@ -36,22 +34,6 @@ from evencover.scores import Score
 ENOUGH_SCORES, N_BINS = 4096, 32  # of the histogram of calibration scores
 
 Value = TypeVar("Value")
-
-
-class Given(NamedTuple):
-    """The parameters of a predictor as its user holds them, to notice when they are changed.
-
-    ``read`` returns the values of all parameters, from the attributes of a predictor.
-    """
-
-    read: itemgetter[Any]
-    values: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, predictor: Any) -> Given:
-        """Read the parameters of a predictor."""
-        read = itemgetter(*predictor._parameter_names())
-        return cls(read, read(vars(predictor)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,7 +71,7 @@ class Fit:
     temperature: float
     inputs: CalibrationInputs
     out_of_fold: bool
-    given: Given
+    given: tuple[Any, ...]
 
     def __post_init__(self) -> None:
         vars(self).update(
@@ -137,10 +119,11 @@ class Fit:
                     f"Class names must be unique and not empty. Got {twice}; rename one of the "
                     "classes."
                 )
-        columns = (rows.scores, rows.labels, rows.ids, rows.ranks, rows.label_values)
-        if any(each is not None and each.shape != (len(rows),) for each in columns):
-            raise InputError("Calibration rows must have one entry in every column.")
-        if not len(rows) or not _within(rows.labels, 0, n_classes - 1):
+        n_rows = len(rows.scores)
+        for column in (rows.scores, rows.labels, rows.ids, rows.ranks, rows.label_values):
+            if column is not None and column.shape != (n_rows,):
+                raise InputError("Calibration rows must have one entry in every column.")
+        if not n_rows or not _within(rows.labels, 0, n_classes - 1):
             raise InputError(f"Calibration labels must be between 0 and {n_classes - 1}.")
         if not _within(rows.ranks, 1, n_classes) or rows.ids.dtype != np.uint64:
             raise InputError(f"Ranks of calibration labels must be between 1 and {n_classes}.")
@@ -210,7 +193,7 @@ class Fit:
         """Return what a method derives from the rows and the state; made when first needed."""
         known = vars(self)
         if name not in known:
-            known[name] = _read_only(make())
+            known[name] = _frozen(make(), copy=False)
         value: Value = known[name]
         return value
 
@@ -230,7 +213,7 @@ class Fit:
             ids=ids,
             allow_unknown=allow_unknown,
             read_labels=read_labels,
-            classes=Classes(self.n_classes, self.class_names),
+            classes=Classes(self.rows.n_classes, self.rows.class_names),
         )
 
 
@@ -250,22 +233,16 @@ def align_to_calibration(
     return predictor._current_fit().open(probabilities, labels, ids, **options)
 
 
-def _read_only(value: Value) -> Value:
-    """Make an array, or those in a tuple, read-only."""
+def _frozen(value: Any, *, copy: bool = True) -> Any:
+    """Return an array, or the arrays of a NamedTuple, as a read-only copy, or made read-only."""
     if isinstance(value, np.ndarray):
-        value.setflags(write=False)
-    elif isinstance(value, tuple):
-        for item in value:
-            _read_only(item)
-    return value
-
-
-def _frozen(value: Any) -> Any:
-    """Return an array, or a NamedTuple of arrays, as a read-only copy."""
-    if isinstance(value, np.ndarray):
-        return _read_only(value.copy()) if value.flags["W"] else value
-    if isinstance(value, tuple) and hasattr(value, "_make"):
-        return value._make(map(_frozen, value))
+        if value.flags["W"]:
+            value = value.copy() if copy else value
+            value.setflags(write=False)
+        return value
+    if isinstance(value, tuple):
+        items = map(partial(_frozen, copy=copy), value)
+        return value._make(items) if hasattr(value, "_make") else tuple(items)
     return value
 
 
@@ -321,7 +298,7 @@ def restored_fit(about: dict[str, Any], arrays: dict[str, Array], predictor: Any
     values = {name: restored(hints[name], about[name], name, arrays) for name in STORED}
     if arrays:
         raise InputError(f"{', '.join(arrays)} are unknown")
-    return Fit(predictor.get_params(), **values, given=Given.of(predictor))
+    return Fit(predictor.get_params(), **values, given=tuple(predictor.get_params().values()))
 
 
 STORED = [each.name for each in fields(Fit) if each.name not in ("parameters", "given")]

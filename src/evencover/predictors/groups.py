@@ -43,9 +43,9 @@ class Groups(NamedTuple):
         """Compute the threshold of each class, or the randomized pair."""
         if self.weights is None:
             options = (exact, confidence, random_state)
-            if not alpha.is_one:
+            if alpha.one is None:
                 return self.scores.thresholds(alpha, *options, groups=self.of_class)
-            return self.scores.thresholds(alpha.typical, *options).of_classes(self.of_class)
+            return self.scores.thresholds(alpha.one, *options).of_classes(self.of_class)
         thresholds = np.empty(len(self.of_class))
         for classes, scores, weights, own_weights in self._weighted():
             thresholds[classes] = weighted_thresholds(scores, weights, own_weights, alpha.typical)
@@ -97,12 +97,8 @@ class GroupPredictor(BasePredictor):
         group with as many scores as there are rows holds all of them.
         """
 
-    def _find_groups(self, rows: CalibrationRows) -> Any:
-        """Find the groups, if they depend on the rows: the state of the fit."""
-        return None
-
-    def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, Any]:
-        state = self._find_groups(rows)
+    def _calibrate(self, rows: CalibrationRows, state: Any = None) -> tuple[Thresholds, Any]:
+        """Compute thresholds; `state` has the groups, if they depend on the rows."""
         thresholds = self._divide(rows, state).thresholds(
             self._class_alpha(rows),
             exact=self.exact,
@@ -113,10 +109,11 @@ class GroupPredictor(BasePredictor):
 
     def _divide(self, rows: CalibrationRows, state: Any) -> Groups:
         """Divide the rows between groups, and weight them."""
-        class_weights = self._class_weights(rows)
-        scores, group_of_class, rows = self._group(rows, state)
-        if class_weights is None:
+        scores, group_of_class, divided = self._group(rows, state)
+        if getattr(self, "target_prevalence", None) is None:
             return Groups(scores, group_of_class)
+        class_weights, rows = self._class_weights(rows), divided
+        assert class_weights is not None
         weights, group_of_row = class_weights[rows.labels], group_of_class[rows.labels]
         parts = []
         for group, n in enumerate(scores.counts.tolist()):
