@@ -12,7 +12,7 @@ from evencover.cli.main import make_app
 from evencover.cli.outputs import Writes
 
 # Paths that a command only reads; every other path must be marked as an output.
-READ_ONLY = {"MODEL", "DATA", "RESULTS", "--taxonomy", "--after", "--class-names", "--token-file"}
+READ_ONLY = {"MODEL", "DATA", "RESULTS", "--taxonomy", "--after", "--class-names"}
 
 
 def arguments_of(command):

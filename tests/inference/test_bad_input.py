@@ -92,7 +92,6 @@ def run(capsys, folder):
         ("mine.py:pictures", "notes.txt", (), "'notes.txt' must"),
         ("mine.py:pictures", "data", ("--device", "cuda"), "--device"),
         ("mine.py:pictures", "data", ("--batch-size", 0), "'batch_size'.* at least 1"),
-        ("mine.py:pictures", "data", ("--limit", 0), "'limit'.* at least 1"),
         ("mine.py:texts", "texts.csv", ("--input-key", "words"), "input_key.*'words'.*text, label"),
         ("mine.py:nameless", "data", (), "must name its 4 classes.*--class-names"),
         ("bad.py:nan", "data", (), "nan for 'red/002.png', class 2"),

@@ -111,13 +111,6 @@ def test_only_missing_parts_are_made_again_with_the_same_bytes(tmp_path, picture
     assert content(to) == before
 
 
-@pytest.mark.parametrize("limit", [1, 7, 500])
-def test_limit_takes_the_first(tmp_path, pictures, limit):
-    data, ids, model = pictures
-    infer(f"{model}:pictures", data, tmp_path / "scores", limit=limit)
-    assert read(tmp_path / "scores").column("id").to_pylist() == ids[:limit]
-
-
 def test_unreadable_images_are_left_out_listed_and_counted(tmp_path, pictures, monkeypatch):
     data, ids, model = pictures
     whole = (data / "green/003.png").read_bytes()

@@ -264,6 +264,23 @@ def test_a_full_queue_drops_rows_and_counts_them(serve, data, locked, monkeypatc
     wait_until(lambda: client.get("/healthz").json()["status"] == "ok")
 
 
+def test_a_full_queue_takes_no_labels(serve, data, monkeypatch):
+    """Labels that a slow database does not take once filled the memory."""
+    monkeypatch.setattr(service_module, "QUEUE_BYTES", 50_000)
+    client, goes_on, record = serve(), threading.Event(), MonitorState._record
+    monkeypatch.setattr(MonitorState, "_record", lambda *a: goes_on.wait(20) and record(*a))
+    post(client, "/v1/sets", body(data))
+    known = {name: body(data, labels=True)[name] for name in ("ids", "labels")}
+    begun = time.monotonic()
+    assert client.post("/v1/labels", json=known).status_code == 503
+    assert client.get("/healthz").json()["status"] == "degraded"
+    assert time.monotonic() - begun < 5
+    goes_on.set()
+    assert client.service.writer.flush(10)
+    for _ in range(3):  # what was stored leaves the queue
+        assert sum(numbers(post(client, "/v1/labels", known))) == 300
+
+
 def test_rows_that_cannot_be_written_do_not_stop_others(serve, data, monkeypatch):
     client = serve()
     with monkeypatch.context() as patched:

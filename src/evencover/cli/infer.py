@@ -30,8 +30,6 @@ class Options:
     "Device of a Hugging Face model, e.g. cuda:1."
     batch_size: int = 32
     "Number of inputs per batch."
-    limit: int | None = None
-    "Take only the first inputs, this many."
     force: Switch = False
     "Replace results of another model or other data."
 

@@ -79,20 +79,20 @@ def run(
     if reference is not None:
         _measure_from(monitor, reference, read)
     snapshot = monitor.snapshot()
-    found = summary(snapshot)
+    findings = summary(snapshot)
     if report is not None:
         from evencover.report.page import monitor_html, write_html
 
-        write_html(report, monitor_html(found, f"Coverage of {name}"))
+        write_html(report, monitor_html(findings, f"Coverage of {name}"))
     if periods is not None:
         from evencover.output.atomic import atomic_path
 
         with atomic_path(periods) as temporary:
             temporary.write_bytes(coverage_table(monitor).encode("utf-8", "replace"))
     if as_json:
-        print_json(found)
+        print_json(findings)
     else:
-        _show(found)
+        _show(findings)
     if snapshot.alarm:
         sys.stdout.flush()
         sys.exit(ALARM)
@@ -158,14 +158,14 @@ def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None
     monitor.observe(source, reference=True)
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(findings: dict[str, Any]) -> None:
     print_text(
-        f"{found['rows']:,} labeled examples, coverage {_share(found['coverage'])}; target "
-        f"{found['target_text']} (tolerance {found['tolerance']:g}); alarm level of the next "
-        f"class: e-value {found['alarm_level']['class']:,g}"
+        f"{findings['rows']:,} labeled examples, coverage {_share(findings['coverage'])}; target "
+        f"{findings['target_text']} (tolerance {findings['tolerance']:g}); alarm level of the next "
+        f"class: e-value {findings['alarm_level']['class']:,g}"
     )
     titles = ["class", "examples", "coverage", "low", "high", "e-value", "shift\ne-value", "alarm"]
-    labeled = [row for row in found["classes"] if row["rows"]]
+    labeled = [row for row in findings["classes"] if row["rows"]]
     classes = labeled[:MOST_SHOWN]
     if classes:
         print_table(titles, [_cells(row) for row in classes], least=["shift\ne-value"])
@@ -175,15 +175,15 @@ def _show(found: dict[str, Any]) -> None:
             f"The {shown} with the strongest evidence, of {len(labeled)} with labeled examples."
         )
     for test in ("below_target", "overall", "score_shift"):
-        print_text(found[test]["message"])
-    for label, times in found["unknown_labels"].items():
+        print_text(findings[test]["message"])
+    for label, times in findings["unknown_labels"].items():
         print_text(f"Unknown label, counted as a miss: {label!r} ({times:,} times).")
-    drifted = [change for change in found["drift"] if change["drifted"]]
+    drifted = [change for change in findings["drift"] if change["drifted"]]
     for change in drifted[:MOST_SHOWN]:
         print_text(f"Drift: {change['what']}, {change['before']:.1%} -> {change['now']:.1%}.")
     if drifted:
         print_text("Drift does not measure coverage.")
-    elif found["drift"]:
+    elif findings["drift"]:
         print_text("No significant drift from the reference.")
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from evencover.cli.console import note
-from evencover.cli.options import FalseAlarm, ModelFile, Retention, Switch, Tolerance, open_state
+from evencover.cli.options import ModelFile, Retention, Switch, open_state
 from evencover.errors import InputError
-
-TOKEN = "EVENCOVER_TOKEN"
 
 
 def run(
@@ -20,10 +17,7 @@ def run(
     port: int = 8080,
     state: str | None = None,
     retention: Retention = None,
-    token_file: Path | None = None,
     watch: Switch = False,
-    false_alarm: FalseAlarm = None,
-    tolerance: Tolerance = None,
     max_body: int = 16 * 2**20,
     max_rows: int = 10_000,
     timeout: float = 10.0,
@@ -32,7 +26,8 @@ def run(
     """Serve prediction sets over HTTP and monitor their coverage.
 
     POST /v1/sets, POST /v1/labels (needs a token), GET /v1/coverage, /v1/model, /healthz, /metrics,
-    /openapi.json, a live page at /, and the Open Inference Protocol under /v2.
+    /openapi.json, a live page at /, and the Open Inference Protocol under /v2. The environment
+    variable EVENCOVER_TOKEN sets the token for sets and labels.
 
     Parameters
     ----------
@@ -42,8 +37,6 @@ def run(
         Port; 0 selects a free one.
     state
         SQLite file or postgresql://... for the monitor; default: memory.
-    token_file
-        File with the token for sets and labels; or set EVENCOVER_TOKEN.
     watch
         Reload the model when the file changes.
     max_body
@@ -68,10 +61,8 @@ def run(
         raise InputError(f"'--timeout' must be above 0 and at most 86400 seconds. Got {timeout}.")
     if min(max_body, max_rows, max_connections) < 1:
         raise InputError("Every '--max-...' option must be at least 1.")
-    levels = {"false_alarm": false_alarm, "tolerance": tolerance}
-    options = {name: value for name, value in levels.items() if value is not None}
-    service = Service(model, open_state(state, retention), **options)
-    limits, token = Limits(max_body, max_rows, timeout), _token(token_file)
+    service = Service(model, open_state(state, retention))
+    limits, token = Limits(max_body, max_rows, timeout), os.environ.get("EVENCOVER_TOKEN") or None
     application = Application(service, token=token, limits=limits, watch=watch, note=note)
     server = make_server(application.asgi(), timeout=timeout, connections=max_connections)
     listening = listen(host, port, timeout)
@@ -84,15 +75,3 @@ def run(
     if service.writer.n_dropped:
         note(f"{service.writer.n_dropped:,} rows were not recorded.")
     note("stopped" if state is None else f"stopped; the state is in {service.state.name}")
-
-
-def _token(path: Path | None) -> str | None:
-    if path is None:
-        return os.environ.get(TOKEN) or None
-    try:
-        token = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"Cannot read '{path}': {getattr(error, 'strerror', error)}.") from None
-    if not token:
-        raise InputError(f"'{path}' must contain a token. Got an empty file.")
-    return token

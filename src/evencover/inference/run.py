@@ -63,7 +63,6 @@ def infer(
     class_names: Sequence[str] | None = None,
     device: str | None = None,
     batch_size: int = 32,
-    limit: int | None = None,
     force: bool = False,
     watch: Callable[[Batches, int], Batches] = lambda batches, _: batches,
 ) -> Inferred:
@@ -89,36 +88,34 @@ def infer(
         Names of the model's outputs in order, if the model does not name them as the data do.
     device
         Device of a Hugging Face model, such as "cuda:1"; by default a GPU if there is one.
-    batch_size, limit
-        Number of inputs per batch, and in total; by default all.
+    batch_size
+        Number of inputs per batch.
     force
         Replace results of another model or other data.
     watch
         A generator that passes batches on, for a progress bar; it also gets the number of inputs.
     """
     import_pyarrow()
-    for name, number in {"batch_size": batch_size, "limit": 1 if limit is None else limit}.items():
-        whole_number(number, name, "infer", 1)
+    whole_number(batch_size, "batch_size", "infer", 1)
     opened = open_model(model, device)
     keys = {"input_key": input_key, "labels_key": labels_key, "ids_key": ids_key}
     inputs = open_inputs(data, opened.kind, **keys)
-    n_inputs = min(inputs.n_inputs, limit or inputs.n_inputs)
-    run = _Run(opened, inputs)
-    first, first_outputs = run.first(_cut(range(n_inputs), batch_size))
+    run, all_inputs = _Run(opened, inputs), range(inputs.n_inputs)
+    first, first_outputs = run.first(_cut(all_inputs, batch_size))
     n_classes = first_outputs.shape[1]
     is_logits = opened.returns_logits or not are_probabilities(first_outputs)
     column = "logits" if is_logits else "probs"
     names, index_of = match_classes(opened, inputs, n_classes, class_names)
     part_format = _PartFormat(column, inputs.ids_are_text, index_of, names)
     # Partitions do not depend on batches.
-    spans = _cut(range(n_inputs), max(1, min(MAX_ROWS, MAX_NUMBERS // n_classes)))
+    spans = _cut(all_inputs, max(1, min(MAX_ROWS, MAX_NUMBERS // n_classes)))
     parts = [
         {"file": f"part-{number:05d}.parquet", "first_row": span.start, "rows": len(span)}
         for number, span in enumerate(spans)
     ]
     made_from = {
         "model": opened.identity,
-        "input": f"{inputs.identity}, {n_inputs} inputs",
+        "input": inputs.identity,
         "set of classes": repr(names),
         "type of outputs": column,
     }

@@ -49,8 +49,8 @@ class Database:
             parts = urlsplit(location)
             self.name = f"postgresql://{parts.hostname or ''}{parts.path}"
         self._location, self._format = location, number
-        self._schema = [f"TABLE IF NOT EXISTS {name} ({own})" for name, own in tables.items()]
-        self._schema += [f"INDEX IF NOT EXISTS {name} ON {own}" for name, own in indexes.items()]
+        self._schema = [f"TABLE IF NOT EXISTS {name} ({tables[name]})" for name in tables]
+        self._schema += [f"INDEX IF NOT EXISTS {name} ON {indexes[name]}" for name in indexes]
         self._lock = threading.RLock()
         self._connection: Any = None
         self._file: tuple[int, int] | None = None  # device and inode of the SQLite file
@@ -213,7 +213,7 @@ class Database:
         if not cursor.description:
             return []
         row = _row_type(tuple(column[0] for column in cursor.description))
-        return [row._make(found) for found in cursor.fetchall()]
+        return [row._make(values) for values in cursor.fetchall()]
 
     def run_in(self, sql: str, keys: Sequence[int], *values: Any, then: str = "") -> list[Any]:
         """Execute a statement whose condition ends in IN, for any number of keys."""

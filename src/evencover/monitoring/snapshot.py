@@ -267,5 +267,5 @@ def read_periods(run: Any, model: int, classes: Sequence[int] | None = None) -> 
     sql = "SELECT class_index, period, rows, covered FROM periods WHERE model = ? AND rows > 0"
     if classes is not None:
         sql += f" AND class_index IN ({', '.join('?' * len(classes))})"
-    found = run(f"{sql} ORDER BY class_index, period", model, *(classes or ()))
-    return [PeriodCounts(*row) for row in found]
+    rows = run(f"{sql} ORDER BY class_index, period", model, *(classes or ()))
+    return [PeriodCounts(*row) for row in rows]

@@ -181,7 +181,7 @@ def contains(packed: bytes, index: int, n_classes: int) -> bool:
     """Return whether a packed set contains a class.
 
     >>> sets = [PredictionSets.from_csr(np.array([0, 2]), np.array([3, 40]), k) for k in (50, 5000)]
-    >>> [contains(pack_sets(each)[0], 40, each.n_classes) for each in sets]
+    >>> [contains(pack_sets(one)[0], 40, one.n_classes) for one in sets]
     [True, True]
     """
     if packed[:1] == b"l":
@@ -529,9 +529,9 @@ def _judge(
     classes = [entry.class_of(label) for label, _ in by_row]
 
     def hits(column: str) -> Array:
-        sets = (getattr(row, column) for row in rows)
-        pairs = zip(sets, classes, strict=True)
-        return np.array([y >= 0 and contains(own, y, entry.n_classes) for own, y in pairs], bool)
+        pairs = zip((getattr(row, column) for row in rows), classes, strict=True)
+        is_hit = [y >= 0 and contains(packed, y, entry.n_classes) for packed, y in pairs]
+        return np.array(is_hit, dtype=bool)
 
     return LabeledRows(
         np.array(classes, dtype=np.int64),

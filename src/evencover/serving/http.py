@@ -108,10 +108,10 @@ def openapi(model: dict[str, Any], limits: Limits) -> dict[str, Any]:
             for status, why in ERRORS.items():
                 responses[status] = {"description": why, "content": failed}
         paths[path] = {endpoint.method.lower(): operation}
-    about = "The Open Inference Protocol v2 is served under /v2."
+    info = {"title": "evencover", "version": evencover.__version__}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "evencover", "version": evencover.__version__, "description": about},
+        "info": info | {"description": "The Open Inference Protocol v2 is served under /v2."},
         "paths": paths,
         "components": {
             "schemas": schemas,
@@ -128,8 +128,8 @@ class Metrics:
 
         self.registry: Any = CollectorRegistry()
 
-        def add(kind: Any, name: str, about: str, *labels: str, **more: Any) -> Any:
-            return kind(f"evencover_{name}", about, labels, registry=self.registry, **more)
+        def add(kind: Any, name: str, text: str, *labels: str, **options: Any) -> Any:
+            return kind(f"evencover_{name}", text, labels, registry=self.registry, **options)
 
         self.requests = add(Counter, "requests", "Requests by path and status.", "path", "status")
         self.seconds = add(Histogram, "request_seconds", "Time to answer a request.", "path")
@@ -161,21 +161,21 @@ class Metrics:
         for size in sets.sizes.tolist():
             self.sizes.observe(size)
 
-    def show(self, found: dict[str, Any]) -> None:
+    def show(self, summary: dict[str, Any]) -> None:
         """Show the findings of the monitor."""
-        coverage = found["coverage"]
-        self.expired.set(found["expired"])
-        self.labeled.set(found["rows"])
-        self.covered.set(round(found["rows"] * (coverage or 0)))
+        coverage = summary["coverage"]
+        self.expired.set(summary["expired"])
+        self.labeled.set(summary["rows"])
+        self.covered.set(round(summary["rows"] * (coverage or 0)))
         self.coverage.set(float("nan") if coverage is None else coverage)
-        self.waiting.set(found["waiting"])
+        self.waiting.set(summary["waiting"])
         for test in TESTS:
-            self.alarms.labels(test).set(found[test]["alarm"])
-        self.level.set(found["alarm_level"]["class"])
-        self.classes.set(sum(row["alarm"] for row in found["classes"]))
+            self.alarms.labels(test).set(summary[test]["alarm"])
+        self.level.set(summary["alarm_level"]["class"])
+        self.classes.set(sum(row["alarm"] for row in summary["classes"]))
         self.e_values.clear()
         self.class_coverage.clear()
-        for row in found["classes"][:STRONGEST]:
+        for row in summary["classes"][:STRONGEST]:
             if row["rows"]:
                 e_value = max(row["e_value"], row["shift_e_value"] or 0)
                 self.e_values.labels(str(row["class"])).set(e_value)
@@ -287,19 +287,19 @@ class Application:
 
         begun, status = time.perf_counter(), 500
         try:
-            found = await getattr(self, endpoint.name)(request)
+            content = await getattr(self, endpoint.name)(request)
             status = 200
         except StateError as error:
-            status, found = 503, {"error": f"{one_line(error)} Try again later."}
+            status, content = 503, {"error": f"{one_line(error)} Try again later."}
         except InputError as error:
             status = getattr(error, "status", 422)
-            found = {"error": " ".join(str(error).split())}
+            content = {"error": " ".join(str(error).split())}
         except ClientDisconnect:
-            status, found = 400, {"error": "The client went away."}
+            status, content = 400, {"error": "The client went away."}
         finally:
             self.metrics.requests.labels(endpoint.path, status).inc()
             self.metrics.seconds.labels(endpoint.path).observe(time.perf_counter() - begun)
-        answer = found if isinstance(found, Answer) else _encoded(found, endpoint.content_type)
+        answer = _encoded(content, endpoint.content_type)
         # A rejected body may not have been read to its end: the connection cannot be used again.
         headers = {"connection": "close"} if status in (408, 413) else dict(answer.headers)
         return Response(answer.body, status, headers=headers, media_type=answer.content_type)
@@ -465,6 +465,8 @@ def _require_json(request: Any) -> None:
 
 
 def _encoded(value: Any, content_type: str = JSON) -> Answer:
+    if isinstance(value, Answer):
+        return value
     if isinstance(value, str):
         return Answer(value.encode("utf-8", "replace"), content_type)
     return Answer(encode(value), JSON)

@@ -47,22 +47,22 @@ def signature(predictor: BasePredictor) -> Any:
 
 def save_model(predictor: BasePredictor, path: str | os.PathLike[str], **options: Any) -> None:
     """Write an MLflow model to a new folder; `options` are those of `mlflow.pyfunc.save_model`."""
-    with _data_of(predictor) as about:
-        _import_mlflow().pyfunc.save_model(os.fspath(path), **{**about, **options})
+    with _data_of(predictor) as arguments:
+        _import_mlflow().pyfunc.save_model(os.fspath(path), **{**arguments, **options})
 
 
 def log_model(predictor: BasePredictor, name: str = "sets", **options: Any) -> Any:
     """Log the model in MLflow; `options` are those of `mlflow.pyfunc.log_model`."""
-    with _data_of(predictor) as about:
-        return _import_mlflow().pyfunc.log_model(name=name, **{**about, **options})
+    with _data_of(predictor) as arguments:
+        return _import_mlflow().pyfunc.log_model(name=name, **{**arguments, **options})
 
 
 def load_model(path: str | os.PathLike[str]) -> BasePredictor:
     """Load the predictor from the folder of a model."""
-    found = sorted(Path(path).rglob(MODEL))
-    if len(found) != 1:
+    files = sorted(Path(path).rglob(MODEL))
+    if len(files) != 1:
         raise InputError(f"'{path}' must be the folder of a model that save_model wrote.")
-    return load(found[0])
+    return load(files[0])
 
 
 @contextmanager
@@ -99,7 +99,7 @@ class SetsModel:
             if column not in model_input:
                 raise InputError(f"The input must have the column {column!r}, of lists.")
             lists, ids = model_input[column], model_input.get("id")
-            rows = np.array([np.asarray(each, dtype=np.float64) for each in lists])
+            rows = np.array([np.asarray(row, dtype=np.float64) for row in lists])
             ids = None if ids is None or ids.isna().any() else ids.tolist()
         else:
             rows, ids = model_input, None

@@ -69,14 +69,14 @@ class Graph:
         """Add a node; return its output as a symbol of the `kind` "float64", "int64" or "bool"."""
         from onnx import helper
 
-        names = [each.name if isinstance(each, Symbol) else self.constant(each) for each in inputs]
+        names = [x.name if isinstance(x, Symbol) else self.constant(x) for x in inputs]
         number = len(self.nodes)
-        outputs = [f"{PREFIX}{operation}_{number}_{place}" for place in range(n_outputs)]
+        outputs = [f"{PREFIX}{operation}_{number}_{index}" for index in range(n_outputs)]
         node = helper.make_node(operation, names, outputs, f"{PREFIX}{number}", **how)
         self.nodes.append(node)
         kinds = [kind] if n_outputs == 1 else kind.split()
-        found = [Symbol(self, name, each) for name, each in zip(outputs, kinds, strict=True)]
-        return found[0] if n_outputs == 1 else found
+        symbols = [Symbol(self, *output) for output in zip(outputs, kinds, strict=True)]
+        return symbols[0] if n_outputs == 1 else symbols
 
     def constant(self, values: Any) -> str:
         """Add a constant array, once; return its name."""
@@ -92,7 +92,7 @@ class Graph:
     def used_constants(self) -> list[Any]:
         """Return the constants that are inputs of a node."""
         asked = {name for node in self.nodes for name in node.input}
-        return [each for each in self.constants if each.name in asked]
+        return [constant for constant in self.constants if constant.name in asked]
 
     def symbol(self, values: Any) -> Any:
         """Return a constant array as a symbol."""
@@ -128,17 +128,17 @@ class Graph:
     def in_order(self, values: Any, k: int) -> tuple[Any, Any]:
         """Return the k largest of each row, and their indices; ties by index."""
         kinds = f"{values.kind} int64"
-        largest, places = self.add("TopK", values, np.array([k]), kind=kinds, n_outputs=2, axis=1)
-        return largest, places
+        largest, indices = self.add("TopK", values, np.array([k]), kind=kinds, n_outputs=2, axis=1)
+        return largest, indices
 
-    def take(self, values: Any, places: Any) -> Any:
+    def take(self, values: Any, indices: Any) -> Any:
         """Return the entries of (K,) at indices (n, k)."""
         constant = self.symbol(values)
-        return self.add("Gather", constant, places, kind=constant.kind, axis=0)
+        return self.add("Gather", constant, indices, kind=constant.kind, axis=0)
 
-    def take_along(self, values: Any, places: Any) -> Any:
+    def take_along(self, values: Any, indices: Any) -> Any:
         """Return the entries of each row at its indices."""
-        return self.add("GatherElements", values, places, kind=values.kind, axis=1)
+        return self.add("GatherElements", values, indices, kind=values.kind, axis=1)
 
 
 class Symbol(NDArrayOperatorsMixin):
@@ -194,10 +194,10 @@ def _unknown(name: str) -> InputError:
 
 def _alike(symbols: list[Symbol], *, in_float64: bool = False) -> list[Symbol]:
     """Convert symbols to one type, as NumPy would."""
-    kinds = {each.kind for each in symbols}
+    kinds = {symbol.kind for symbol in symbols}
     if kinds == {"bool"} or (kinds == {"int64"} and not in_float64):
         return symbols
-    return [each.cast("float64") for each in symbols]
+    return [symbol.cast("float64") for symbol in symbols]
 
 
 # NumPy's functions on symbols.
@@ -209,8 +209,8 @@ largest: Any = np.maximum
 def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[str, Any]:
     """Return the outputs as symbols, from the name of the rows."""
     n_classes, limits = len(rule.thresholds.upper), rule.thresholds
-    given = Symbol(graph, rows, "rows").cast("float64")
-    p, valid = _probabilities(graph, rule, given, n_classes, item_size)
+    numbers = Symbol(graph, rows, "rows").cast("float64")
+    p, valid = _probabilities(graph, rule, numbers, n_classes, item_size)
     u: Any = 1.0
     if rule.scoring.score.base.is_random:
         u = Symbol(graph, "uniform", "float64").as_column()
@@ -222,17 +222,17 @@ def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[st
         fixed = rint(sorted_p * FIXED_POINT).cast("int64")
         mass = graph.add("CumSum", fixed, np.array(1), kind="int64", exclusive=1)
         before = mass.cast("float64") / FIXED_POINT
-        at = Position(sorted_p, before, rank, first, classes, u)
-        inside = _is_member(graph, rule, formula.function(at), classes)
+        position = Position(sorted_p, before, rank, first, classes, u)
+        inside = _is_member(graph, rule, formula.function(position), classes)
         if limits.rank_limit is not None:
             inside = inside & (rank <= graph.take(limits.rank_limit, classes))
         membership = graph.add("ScatterElements", inside, classes, inside, kind="bool", axis=1)
     else:
         every = graph.row(0, n_classes)
-        at = Position(p, p, rank, first, every, u)
-        membership = _is_member(graph, rule, formula.function(at), every)
+        position = Position(p, p, rank, first, every, u)
+        membership = _is_member(graph, rule, formula.function(position), every)
     if rule.keep_top:
-        _, top_class = graph.in_order(given, 1)
+        _, top_class = graph.in_order(numbers, 1)
         membership = membership | (graph.row(0, n_classes) == top_class)
     sizes = graph.sum(membership.cast("int64"))
     return {
@@ -256,12 +256,12 @@ def _is_member(graph: Graph, rule: SetRule, scores: Any, classes: Any) -> Any:
 
 def _listed(graph: Graph, membership: Any, sizes: Any, classes: Any, n_classes: int) -> Any:
     """List the members in the order of `classes`, then -1."""
-    place = graph.row(0, n_classes)
+    column = graph.row(0, n_classes)
     inside = graph.take_along(membership, classes)
-    weight: Any = where(inside, 2 * n_classes - place, n_classes - place)
+    weight: Any = where(inside, 2 * n_classes - column, n_classes - column)
     _, order = graph.in_order(weight, n_classes)
     members = graph.take_along(classes, order)
-    return where(place < sizes, members, -1)
+    return where(column < sizes, members, -1)
 
 
 def _probabilities(
@@ -352,7 +352,7 @@ def to_onnx(
     path = check_output(path, force=force, extensions=(".onnx",))
     if dtype not in TYPES:
         raise InputError(f"'dtype' must be one of {', '.join(TYPES)}. Got {dtype!r} instead.")
-    rule = _rule_of(predictor)
+    rule = predictor.rule()
     if after is None:
         model = _new_model(rule, dtype)
         model.doc_string = (
@@ -360,7 +360,7 @@ def to_onnx(
         )
     else:
         model = _appended(rule, after, after_output)
-    props = {each.key: each.value for each in model.metadata_props}
+    props = {prop.key: prop.value for prop in model.metadata_props}
     onnx.helper.set_model_props(model, {**props, **_about(predictor)})
     onnx.checker.check_model(model, full_check=True)
     with atomic_path(path) as temporary:
@@ -372,15 +372,12 @@ def onnx_inputs(
     predictor: BasePredictor, probabilities: Any, *, ids: Any = None
 ) -> dict[str, FloatArray]:
     """Return the random numbers (N,) that `predict_set` draws, as inputs of the graph."""
-    rule, source = (
-        _rule_of(predictor),
-        align_to_calibration(predictor, probabilities, ids=ids, read_labels=False),
-    )
-    found = []
+    source = align_to_calibration(predictor, probabilities, ids=ids, read_labels=False)
+    rule, numbers = predictor.rule(), []
     for block in source.blocks():
         draws = rule.scoring.draws(block, exact=rule.is_randomized)
-        found.append(_kernels.row_numbers(block.rows, draws))
-    uniform, draw = (np.concatenate(part) for part in zip(*found, strict=True))
+        numbers.append(_kernels.row_numbers(block.rows, draws))
+    uniform, draw = (np.concatenate(part) for part in zip(*numbers, strict=True))
     inputs = {"uniform": uniform} if rule.scoring.score.base.is_random else {}
     return inputs | ({"draw": draw} if rule.is_randomized else {})
 
@@ -393,10 +390,6 @@ def _import_onnx() -> Any:
     except ImportError:
         raise needs("ONNX graphs", "onnx", "export") from None
     return onnx
-
-
-def _rule_of(predictor: BasePredictor) -> SetRule:
-    return predictor.rule()
 
 
 def _new_model(rule: SetRule, dtype: str) -> Any:
@@ -425,7 +418,7 @@ def _appended(rule: SetRule, after: Any, after_output: str | None) -> Any:
         raise InputError(f"Cannot read '{after}': there is no such file.") from None
     except (OSError, DecodeError, onnx.checker.ValidationError) as error:
         raise InputError(f"Cannot read '{after}' as an ONNX model: {one_line(error)}.") from None
-    opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
+    opset = max((s.version for s in model.opset_import if s.domain in ("", "ai.onnx")), default=0)
     if opset < LEAST_OPSET:
         raise InputError(
             f"The classifier must have opset {LEAST_OPSET} or later. Got {opset}; convert it with "
@@ -445,10 +438,10 @@ def _extend(model: Any, rule: SetRule, rows: str, dtype: Any, opset: int) -> Non
     graph = Graph(opset)
     outputs = set_nodes(graph, rule, rows, dtype.itemsize)
     inputs, constants = _random_inputs(rule)
-    taken = {each.name for each in (*model.graph.input, *model.graph.output)}
+    taken = {value.name for value in (*model.graph.input, *model.graph.output)}
     taken |= {name for node in model.graph.node for name in node.output}
     names = {name: f"set_{name}" if name in taken else name for name in outputs}
-    clash = taken & {*names.values(), *(each.name for each in inputs)}
+    clash = taken & {*names.values(), *(value.name for value in inputs)}
     if clash:
         raise InputError(f"The classifier must not use the name {sorted(clash)[0]!r}; rename it.")
     model.graph.node.extend(graph.nodes)
@@ -460,8 +453,8 @@ def _extend(model: Any, rule: SetRule, rows: str, dtype: Any, opset: int) -> Non
     for name, kind in OUTPUTS.items():
         wide = [len(rule.thresholds.upper)] if name in ("membership", "classes") else []
         tensor = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-        about = (names[name], tensor, ["N", *wide], _description(name, rule))
-        model.graph.output.append(helper.make_tensor_value_info(*about))
+        output = (names[name], tensor, ["N", *wide], _description(name, rule))
+        model.graph.output.append(helper.make_tensor_value_info(*output))
 
 
 def _output_of(model: Any, n_classes: int, wanted: str | None, name: str) -> Any:
@@ -471,16 +464,16 @@ def _output_of(model: Any, n_classes: int, wanted: str | None, name: str) -> Any
     fitting = []
     for output in model.graph.output:
         tensor = output.type.tensor_type
-        shape = [each.dim_value for each in tensor.shape.dim]
+        shape = [dimension.dim_value for dimension in tensor.shape.dim]
         if tensor.elem_type in floats and len(shape) == 2 and shape[1] in (n_classes, 0):
             fitting.append(output)
     if wanted is not None:
         fitting = [output for output in fitting if output.name == wanted]
     if len(fitting) != 1:
-        found = ", ".join(output.name for output in fitting) or "none"
+        names = ", ".join(output.name for output in fitting) or "none"
         raise InputError(
             f"One output of '{name}' must hold a number for each of the {n_classes} classes. "
-            f"Got {found}; name it with after_output (--after-output)."
+            f"Got {names}; name it with after_output (--after-output)."
         )
     return fitting[0]
 

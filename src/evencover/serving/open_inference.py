@@ -44,8 +44,8 @@ def metadata(model: dict[str, Any]) -> dict[str, Any]:
         _tensor(name, datatype, [-1] if name == "sizes" else [-1, n_classes])
         for name, datatype in OUTPUTS.items()
     ]
-    about = {"name": model["name"], "versions": [model["model"]], "platform": "evencover"}
-    return {**about, "inputs": inputs, "outputs": outputs}
+    described = {"name": model["name"], "versions": [model["model"]], "platform": "evencover"}
+    return {**described, "inputs": inputs, "outputs": outputs}
 
 
 def _tensor(name: str, datatype: str, shape: list[int]) -> dict[str, Any]:

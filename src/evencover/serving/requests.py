@@ -88,12 +88,14 @@ def request_types() -> dict[str, Any]:
 
     text, number = Annotated[str, Meta(max_length=MAX_TEXT)], Annotated[int, Meta(ge=LOW, le=HIGH)]
     names: Any = list[text | number]  # type: ignore[valid-type]
-    optional = [("ids", names | None, None), ("time", names | None, None)]
     rows: Any = list[list[float]]
-    fields = [("labels", names), *optional, ("rows", rows | None, None)]
+    ids: Any = ("ids", names | None, None)
+    of_sets: list[Any] = [("rows", rows), ids]
+    of_labels: list[Any] = [("labels", names), ids, ("time", names | None, None)]
+    of_labels.append(("rows", rows | None, None))
     return {
-        "/v1/sets": defstruct("Sets", [("rows", rows), optional[0]], forbid_unknown_fields=True),
-        "/v1/labels": defstruct("Labels", fields, forbid_unknown_fields=True),
+        "/v1/sets": defstruct("Sets", of_sets, forbid_unknown_fields=True),
+        "/v1/labels": defstruct("Labels", of_labels, forbid_unknown_fields=True),
     }
 
 

@@ -33,7 +33,8 @@ from evencover.sets import PredictionSets
 CACHE_SECONDS = 1.0  # for a summary, which takes longer to make than to ask for
 RETRY_SECONDS = 2.0  # between attempts to write while the database cannot be used
 FLUSH_SECONDS = 1.0  # that readers wait for rows that are being written
-QUEUE_BYTES = 64 * 2**20  # of rows that wait to be written
+QUEUE_BYTES = 64 * 2**20  # of rows and labels that wait to be written
+FULL = "Rows and labels arrive faster than they can be recorded."
 
 
 class _Rows(NamedTuple):
@@ -45,17 +46,18 @@ class _Rows(NamedTuple):
 
 
 class _Labels(NamedTuple):
-    """Labels to count: the function that does it, and who waits for the result."""
+    """Labels to count: the function that does it, the result to come, and about their memory."""
 
     write: Callable[[], LabelCounts]
     done: Future[LabelCounts]
+    n_bytes: int
 
 
 class Writer:
     """Write to a state on one thread, in the order of the requests.
 
     Predictions put their rows in a queue and go on. While the database cannot be used, rows wait
-    there and labels fail; rows that find the queue full are dropped and counted.
+    there and labels fail. If the queue is full, rows are dropped and counted, and labels fail.
     """
 
     def __init__(self, state: MonitorState) -> None:
@@ -72,21 +74,26 @@ class Writer:
         n_bytes = 100 * len(rows.drift)
         n_bytes += sum(len(packed or b"") for packed in (*rows.members, *rows.within))
         with self._changed:
-            if self._n_bytes and self._n_bytes + n_bytes > QUEUE_BYTES:
+            if not self._put(_Rows(model, rows, n_bytes)):
                 self.n_dropped += len(rows.drift)
-                self.problem = self.problem or "Rows arrive faster than they can be recorded."
-                return
-            self._n_bytes += n_bytes
-            self._jobs.append(_Rows(model, rows, n_bytes))
-            self._changed.notify_all()
 
-    def count(self, write: Callable[[], LabelCounts]) -> Future[LabelCounts]:
+    def count(self, write: Callable[[], LabelCounts], n_bytes: int) -> Future[LabelCounts]:
         """Queue labels; the future is done once they are stored, or were rejected."""
-        job = _Labels(write, Future())
+        done = Future[LabelCounts]()
         with self._changed:
-            self._jobs.append(job)
-            self._changed.notify_all()
-        return job.done
+            if not self._put(_Labels(write, done, n_bytes)):
+                raise StateError(FULL)
+        return done
+
+    def _put(self, job: _Rows | _Labels) -> bool:
+        """Append a job; return whether there was room for it."""
+        if self._n_bytes and self._n_bytes + job.n_bytes > QUEUE_BYTES:
+            self.problem = self.problem or FULL
+            return False
+        self._n_bytes += job.n_bytes
+        self._jobs.append(job)
+        self._changed.notify_all()
+        return True
 
     @property
     def n_waiting(self) -> int:
@@ -147,6 +154,7 @@ class Writer:
         with self._changed:
             for job in [job for job in self._jobs if isinstance(job, _Labels)]:
                 self._jobs.remove(job)
+                self._n_bytes -= job.n_bytes
                 _end(job.done, error=error)
 
     def _give_up(self) -> bool:
@@ -162,7 +170,7 @@ class Writer:
         with self._changed:
             for job in jobs:
                 self._jobs.popleft()
-                self._n_bytes -= job.n_bytes if isinstance(job, _Rows) else 0
+                self._n_bytes -= job.n_bytes
             self._changed.notify_all()
 
 
@@ -202,12 +210,10 @@ class Service:
     state
         A SQLite file, ``postgresql://...`` or a `MonitorState` for the monitor; None keeps it in
         memory.
-    options
-        `false_alarm` and `tolerance` of a new monitor.
     """
 
-    def __init__(self, model: Path, state: MonitorState | Any = None, **options: Any) -> None:
-        self.model, self.options = Path(model), options
+    def __init__(self, model: Path, state: MonitorState | Any = None) -> None:
+        self.model = Path(model)
         self.state = state if isinstance(state, MonitorState) else MonitorState(state)
         self.problem: str | None = None  # why the last reload failed
         self.now = self._load(self._stamp(), load(self.model))
@@ -242,7 +248,10 @@ class Service:
             self._summary = None
             return counts
 
-        return self.writer.count(write)
+        lists = request.ids, request.labels, request.time
+        n_bytes = sum(50 + len(str(value)) for values in lists for value in values or ())
+        n_bytes += 0 if request.rows is None else request.rows.nbytes
+        return self.writer.count(write, n_bytes)
 
     def coverage(self) -> dict[str, Any]:
         """Return the summary of the monitor, at most a second old."""
@@ -312,7 +321,7 @@ class Service:
         self.state.close()
 
     def _load(self, stamp: tuple[int, int, int], predictor: BasePredictor) -> Loaded:
-        monitor = CoverageMonitor(predictor, state=self.state, name=self.model.name, **self.options)
+        monitor = CoverageMonitor(predictor, state=self.state, name=self.model.name)
         return Loaded(predictor, monitor, predictor.rule(), stamp)
 
     def _stamp(self) -> tuple[int, int, int]:
