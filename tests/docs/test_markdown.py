@@ -113,17 +113,6 @@ def reader_with_a_cluster(text, arrays, monkeypatch):
     return text.replace("s3://bucket/", "bucket/").replace('"/shared/', '"shared/'), {}
 
 
-def reader_with_patience(text, arrays, monkeypatch):
-    """Simulated data have tens of thousands of rows; in the short form, a tenth of the classes."""
-    if not IS_DEEP:
-        monkeypatch.setattr(
-            evencover.data,
-            "load_simulated",
-            lambda name, scale=1.0: load_simulated(name, scale=scale / 10),
-        )
-    return text, {}
-
-
 def write_parquet(folder, rows, labels=None):
     """Two files in the folder."""
     import pyarrow as pa
@@ -166,7 +155,6 @@ PRELUDES = {
     "docs/howto/cluster.md": reader_with_a_cluster,
     "docs/howto/file.md": reader_with_a_file,
     "docs/howto/network.md": reader_with_a_network,
-    "docs/research/simulated_data.md": reader_with_patience,
 }
 
 
