@@ -55,7 +55,7 @@ OLDEST ?= src tests --ignore tests/browser --ignore tests/cluster --ignore tests
 test-oldest:  ## with the oldest supported versions of all dependencies
 	$(PYTHON) -m venv .cache/oldest
 	.cache/oldest/bin/python -m pip install --quiet --disable-pip-version-check uv
-	.cache/oldest/bin/uv pip install --quiet --python .cache/oldest/bin/python --resolution lowest-direct --editable '.[all]' 'pandas>=2.1' 'polars>=1'
+	.cache/oldest/bin/uv pip install --quiet --python .cache/oldest/bin/python --resolution lowest-direct --editable '.[all,zarr]' 'pandas>=2.1' 'polars>=1'
 	.cache/oldest/bin/uv pip install --quiet --python .cache/oldest/bin/python pytest pytest-xdist hypothesis
 	.cache/oldest/bin/python -m pytest -q -W default --numprocesses auto --dist loadfile -m 'not deep' $(OLDEST)
 

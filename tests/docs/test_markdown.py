@@ -13,11 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from depth import IS_DEEP
 
-import evencover.data
 from evencover.cli import main
-from evencover.data import load_languages, load_simulated
+from evencover.data import load_languages
 from evencover.predictors import PREDICTORS
 from evencover.scores import SCORES
 

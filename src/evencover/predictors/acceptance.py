@@ -13,10 +13,10 @@ the other half tests them (learn, then test: Angelopoulos et al. 2021).
    accepted predictions are wrong, and P(Binomial(n, 1 - target) <= k) must be at most
    (1 - confidence) / 6. The lowest level that passes is used; if none passes, nothing is accepted.
 
-The cutoffs do not depend on the rows that test them, so for exchangeable rows the accuracy among
-accepted predictions is at least the target with probability `confidence` over labeled rows: the
-probability that any of six false proposals passes is at most 1 - confidence. Within a predicted
-class the target is aimed at; it is guaranteed, with the same confidence for one class at a time,
+The cutoffs do not depend on the half that tests them. So, for exchangeable rows, the accuracy among
+accepted predictions is at least the target with probability `confidence` over labeled rows, because
+any of six false proposals passes with probability at most 1 - confidence. For a single predicted
+class the accuracy is a target. It is guaranteed, with the same confidence for one class at a time,
 where the class passes the same test (``is_guaranteed``).
 """
 
@@ -173,7 +173,7 @@ def fit_acceptance(
 
 
 def _passes(n_tested: IntArray, n_right: IntArray, accuracy: float, confidence: float) -> Array:
-    """Return whether so many right predictions prove the accuracy, for one of the six proposals."""
+    """Return whether `n_right` of `n_tested` predictions prove the accuracy of one of six rules."""
     from scipy.special import bdtr
 
     n_wrong = np.asarray(n_tested - n_right, dtype=np.float64)
