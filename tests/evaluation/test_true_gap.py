@@ -1,12 +1,19 @@
-"""The true gap is unbiased, and classes are named with false discoveries under control."""
+"""TrueGap is unbiased, Shortfall has its exact law, and false discoveries are under control."""
 
 import itertools
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from evencover.evaluation.report import CoverageReport, Tally
-from evencover.evaluation.statistics import likely_below, squared_gaps, true_gap
+from evencover.evaluation.statistics import (
+    likely_below,
+    root_mean,
+    squared_gaps,
+    squared_shortfalls,
+    true_gap,
+)
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.3])
@@ -17,14 +24,39 @@ def test_it_is_the_mean_over_pairs_of_rows(hits, alpha):
     assert found[0] == pytest.approx(1e4 * np.mean(pairs))
 
 
-@pytest.mark.parametrize("coverage", [0.9, 0.95, 0.6])
-@pytest.mark.parametrize("n_rows", [2, 3, 9])
-def test_its_mean_over_test_sets_is_the_truth(coverage, n_rows):
-    """200,000 classes; 4 standard errors, false alarm 1 in 16,000 for each of nine."""
-    covered = np.random.default_rng(n_rows).binomial(n_rows, coverage, size=200_000)
-    squares = squared_gaps(covered, np.full(200_000, n_rows), 0.1)
-    error = squares.std() / np.sqrt(len(squares))
-    assert abs(squares.mean() - (100 * (coverage - 0.9)) ** 2) < 4 * error
+@pytest.mark.parametrize("alpha", [0.1, 0.3])
+@pytest.mark.parametrize("hits", [[1, 0, 0], [1, 1, 1], [1, 0, 0, 1, 1], [1] * 9 + [0, 0, 0]])
+def test_a_shortfall_takes_the_pairs_whose_other_rows_are_below(hits, alpha):
+    total, n = 0.0, len(hits)
+    for i, j in itertools.permutations(range(n), 2):
+        others = sum(hits) - hits[i] - hits[j]
+        if others < (n - 2) * (1 - alpha) - 1e-9:
+            total += (hits[i] - (1 - alpha)) * (hits[j] - (1 - alpha))
+    estimate = squared_shortfalls(np.array([sum(hits)]), np.array([n]), alpha)
+    assert estimate[0] == pytest.approx(1e4 * total / (n * (n - 1)))
+
+
+@pytest.mark.parametrize("coverage", [0.3, 0.8, 0.9, 0.95, 1.0])
+@pytest.mark.parametrize("n_rows", [3, 9, 20, 62])
+def test_the_expected_values_are_exact(coverage, n_rows):
+    """Over all numbers of covered rows: no sampling, so no tolerance but rounding."""
+    covered = np.arange(n_rows + 1)
+    chance = binom.pmf(covered, n_rows, coverage)
+    counts, square = np.full(n_rows + 1, n_rows), (100 * (coverage - 0.9)) ** 2
+    assert chance @ squared_gaps(covered, counts, 0.1) == pytest.approx(square, abs=1e-8)
+    below = binom.cdf(np.ceil((n_rows - 2) * 0.9 - 1e-9) - 1, n_rows - 2, coverage)
+    shortfall = chance @ squared_shortfalls(covered, counts, 0.1)
+    assert shortfall == pytest.approx(square * below, abs=1e-8)
+
+
+def test_a_shortfall_ignores_coverage_above_the_target_and_takes_an_alpha_per_class():
+    counts = np.array([50, 40, 2, 0])
+    assert root_mean(squared_shortfalls(counts, counts, 0.1)) == 0
+    assert np.isnan(squared_shortfalls(counts, counts, 0.1)).tolist() == [False, False, True, True]
+    assert np.isnan(root_mean(squared_shortfalls(counts[2:], counts[2:], 0.1)))
+    covered, alpha = np.array([25, 30, 1, 0]), np.array([0.1, 0.3, 0.1, 0.1])
+    by_class = [squared_shortfalls(covered[[k]], counts[[k]], alpha[k])[0] for k in range(2)]
+    assert squared_shortfalls(covered, counts, alpha)[:2].tolist() == by_class
 
 
 def test_noise_alone_is_no_gap_and_being_in_every_set_is_one():

@@ -14,10 +14,12 @@ from evencover.arrays import FloatArray
 from evencover.comparison.trials import CalibrationSize, Outcome
 from evencover.evaluation.metrics import shown_in
 from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.statistics import root_and_error, squared_gaps
+from evencover.evaluation.statistics import root_and_error, squared_gaps, squared_shortfalls
 from evencover.validation import import_pandas
 
 MOST_NAMES = 6  # of candidates that a line lists
+# Roots of means of squares, which are averaged over the splits before the root.
+SQUARES = {"true_gap": squared_gaps, "shortfall": squared_shortfalls}
 
 
 class Difference(NamedTuple):
@@ -73,18 +75,21 @@ class Candidate:
         return np.array([getattr(report, metric) for report in self.reports])
 
     def mean(self, metric: str) -> float:
-        """Compute a metric's mean over the splits; TrueGap is pooled over them before its root."""
-        return self._true_gap()[0] if metric == "true_gap" else float(self.values(metric).mean())
+        """Compute a metric's mean over the splits; that of `SQUARES` before their root."""
+        return self._root(metric)[0] if metric in SQUARES else float(self.values(metric).mean())
 
     def standard_error(self, metric: str) -> float:
         """Compute the standard error of the mean over the splits, as in the paper (ddof = 1)."""
-        if metric == "true_gap":
-            return self._true_gap()[1]
+        if metric in SQUARES:
+            return self._root(metric)[1]
         return _standard_error(self.values(metric))
 
-    def _true_gap(self) -> tuple[float, float]:
-        gaps = [squared_gaps(r.class_covered, r.class_counts, r.alphas) for r in self.reports]
-        squares = np.array([np.nan if np.isnan(g).all() else np.nanmean(g) for g in gaps])
+    def _root(self, metric: str) -> tuple[float, float]:
+        by_split = [
+            SQUARES[metric](report.class_covered, report.class_counts, report.alphas)
+            for report in self.reports
+        ]
+        squares = np.array([np.nan if np.isnan(s).all() else np.nanmean(s) for s in by_split])
         return root_and_error(float(np.nanmean(squares)), _standard_error(squares))
 
 

@@ -119,6 +119,12 @@ class CoverageMetrics:
         return self._true_gap.gap
 
     @property
+    def shortfall(self) -> float:
+        """Root mean squared distance of coverage below 1 - alpha, over classes, without noise."""
+        squares = statistics.squared_shortfalls(self.class_covered, self.class_counts, self.alphas)
+        return statistics.root_mean(squares)
+
+    @property
     def empty_share(self) -> float:
         """Fraction of rows whose set is empty."""
         return float(self.size_counts[0] / self.n_rows)
@@ -250,17 +256,17 @@ def _usual_sizes(report: CoverageMetrics) -> str:
 METRICS: tuple[Metric, ...] = (
     Metric(
         "marginal_coverage", "coverage", "fraction of examples whose set contains their label",
-        "share", 3, "target", {"report": -1, "comparison": 7, "comparison table": 4},
+        "share", 3, "target", {"report": -1, "comparison": 8, "comparison table": 4},
         detail=lambda report: f"of all examples; target {1 - report.alpha:.4g}",
     ),
     Metric(
         "covgap", "CovGap", "mean deviation of class coverage from {target}",
-        "points", 2, "lower", {"report": 2, "comparison": 1, "comparison table": 2, "study": 1},
+        "points", 2, "lower", {"report": 3, "comparison": 2, "comparison table": 3, "study": 1},
         formula="100 · mean over classes of abs(c_y - (1 - alpha))",
     ),
     Metric(
         "covgap_noise_floor", "noise floor", "CovGap expected from test noise alone",
-        "points", 2, "neither", {"report": 3},
+        "points", 2, "neither", {"report": 4},
         formula="expected CovGap if every c_y is 1 - alpha, from the number of test examples",
     ),
     Metric(
@@ -271,28 +277,34 @@ METRICS: tuple[Metric, ...] = (
         detail=_with_interval,
     ),
     Metric(
+        "shortfall", "Shortfall", "typical shortfall of class coverage from {target}, "
+        "noise-corrected",
+        "points", 2, "lower", {"report": 2, "comparison": 1, "comparison table": 2},
+        formula="root of the mean over classes of an estimate of min(c_y - (1 - alpha), 0)²",
+    ),
+    Metric(
         "avg_size", "AvgSize", "mean number of classes in a set",
-        "classes", 2, "lower", {"report": 0, "comparison": 2, "comparison table": 0, "study": 2},
+        "classes", 2, "lower", {"report": 0, "comparison": 3, "comparison table": 0, "study": 2},
         detail=_usual_sizes,
     ),
     Metric(
         "frac_undercovered", "FracUnderCov", "fraction of classes 10 points or more below {target}",
-        "share", 3, "lower", {"report": 4, "comparison": 3, "study": 3},
+        "share", 3, "lower", {"report": 5, "comparison": 4, "study": 3},
         formula="c_y <= 1 - alpha - 0.1",
         detail=lambda report: f"{report.n_undercovered} of {report.n_classes_evaluated} classes "
         "are 10 points or more below",
     ),
     Metric(
         "frac_below_half", "FracBelow50", "fraction of classes with coverage below 50%",
-        "share", 3, "lower", {"report": 5, "comparison": 4}, formula="c_y < 1/2",
+        "share", 3, "lower", {"report": 6, "comparison": 5}, formula="c_y < 1/2",
     ),
     Metric(
         "macro_coverage", "MacroCov", "mean coverage over classes",
-        "share", 3, "target", {"report": 7, "comparison": 6}, formula="mean of c_y",
+        "share", 3, "target", {"report": 8, "comparison": 7}, formula="mean of c_y",
     ),
     Metric(
         "undercov_gap", "UnderCovGap", "mean shortfall of class coverage from {target}",
-        "points", 2, "lower", {"report": 6, "comparison": 5},
+        "points", 2, "lower", {"report": 7, "comparison": 6},
         formula="100 · mean over classes of max(0, 1 - alpha - c_y)",
     ),
     Metric(
@@ -302,7 +314,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "empty_share", "empty", "fraction of examples with an empty set",
-        "share", 3, "neither", {"report": 8, "comparison": 8},
+        "share", 3, "neither", {"report": 9, "comparison": 9},
     ),
     Metric(
         "max_gap", "MaxGap", "largest deviation of class coverage from {target}",

@@ -1,4 +1,4 @@
-"""Coverage from few test rows: confidence intervals, the noise floor, tests, and TrueGap."""
+"""Coverage from few test rows: confidence intervals, noise floor, tests, TrueGap, Shortfall."""
 
 from __future__ import annotations
 
@@ -106,10 +106,42 @@ def squared_gaps(covered: IntArray, counts: IntArray, alpha: Any) -> FloatArray:
     """
     t = 1 - alpha
     square = (covered - counts * t) ** 2
-    own = covered * (1 - t) ** 2 + (counts - covered) * t**2
+    of_single_rows = covered * (1 - t) ** 2 + (counts - covered) * t**2
     with np.errstate(invalid="ignore", divide="ignore"):
-        estimate = (square - own) / (counts * (counts - 1.0))
+        estimate = (square - of_single_rows) / (counts * (counts - 1.0))
     return np.where(counts >= 2, 1e4 * estimate, np.nan)
+
+
+def squared_shortfalls(covered: IntArray, counts: IntArray, alpha: Any) -> FloatArray:
+    """Estimate min(coverage - (1 - alpha), 0)^2 of each class (K,), in squared points.
+
+    The mean over pairs of different rows as in `squared_gaps`, of those pairs only whose class is
+    covered less than 1 - alpha on its other n - 2 rows. So the rows that decide whether a class
+    counts are not those that measure it, and the expected value is exactly
+
+        (c - (1 - alpha))^2 P(Binomial(n - 2, c) < (n - 2) (1 - alpha))
+
+    for a class of coverage c. That is 0 at the target, whatever n. No unbiased estimate exists,
+    because the square is not a polynomial in c. NaN for fewer than three rows.
+
+    >>> squared_shortfalls(np.array([6, 9, 10]), np.array([10, 10, 10]), 0.1).round(1).tolist()
+    [633.3, 80.0, 0.0]
+    """
+    t, missed = 1 - alpha, counts - covered
+    pairs = (missed * (missed - 1.0), 2.0 * covered * missed, covered * (covered - 1.0))
+    total = np.zeros(len(counts))
+    for hits, n_pairs in enumerate(pairs):
+        is_below = covered - hits < (counts - 2) * t - 1e-9
+        total += n_pairs * is_below * (1 - t) ** hits * (-t) ** (2 - hits)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        estimate = total / (counts * (counts - 1.0))
+    return np.where(counts >= 3, 1e4 * estimate, np.nan)
+
+
+def root_mean(squares: FloatArray) -> float:
+    """Take the root of the mean over classes, without NaN, clipped at 0; NaN if all are."""
+    known = squares[~np.isnan(squares)]
+    return _root(float(known.mean())) if len(known) else float("nan")
 
 
 def true_gap(covered: IntArray, counts: IntArray, alpha: Any) -> TrueGap:
