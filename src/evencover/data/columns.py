@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, to_numpy
-from evencover.errors import InputError, listed, warn_caller
+from evencover.errors import InputError, is_visible, listed, warn_caller
 from evencover.validation import align_classes, is_integer_text
 
 PROBABILITY_KEYS = (
@@ -28,22 +28,27 @@ ID_KEYS = ("ids", "id")
 NAMES_KEY = "class_names"
 
 SAVED_INDEX = "__index_level_0__"
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?|[-+]?\.[0-9]+")
 
 # Unnamed columns, and the names of an index that pandas and Arrow store in a file.
 _INDEX = re.compile(r"\s*(Unnamed: \d+(_level_\d+)?)?\s*|__index_level_\d+__|index|level_0")
 
 # A column is never a class if its name is one of these words, or one of them together with words
-# that only describe it, such as latency_ms, image_path or rowId. Class columns that are numbered,
-# such as score_0, are none of these.
+# that only describe it, such as latency_ms, image_path, top1_score or rowId. Class columns that are
+# numbered, such as score_0, are none of these.
 _RESERVED = re.compile(
-    "ids?|uid|uuid|guid|idx|labels?|targets?|y|key|path|file|filename|filepath|url|uri|name|split|"
-    "fold|partition|subset|time|date|datetime|timestamp|score|weight|loss|margin|latency|duration|"
-    "entropy|confidence|prediction|pred"
+    "ids?|uid|uuid|guid|idx|labels?|targets?|y|keys?|paths?|files?|filename|filepath|fname|url|uri|"
+    "name|split|fold|partition|subset|time|times|date|datetime|timestamp|elapsed|runtime|created|"
+    "updated|scores?|weights?|loss|losses|nll|entropy|perplexity|margins?|latency|duration|"
+    "confidence|uncertainty|predictions?|predicted|preds?|correct|accuracy|seed|epoch"
 )
 _DESCRIBING = re.compile(
-    "row|sample|example|item|image|img|picture|text|document|record|data|test|train|val|validation|"
-    "model|class|top|s|ms|us|ns|sec|seconds|at|utc|created|updated|start|end|number|code|true"
+    r"row|sample|example|item|image|img|picture|text|document|record|user|data|test|train|val|"
+    r"validation|model|class|top[0-9]*|max|min|mean|total|log|cross|ce|inference|importance|s|ms|"
+    r"us|ns|sec|seconds|p[0-9]+|at|utc|start|end|number|code|value|size|true"
 )
+# The highest number of a row, next to all numbers.
+_HIGHEST = re.compile(r"(max|top1?) (probs?|probability|softmax|logits?)")
 
 
 @dataclass(frozen=True)
@@ -108,19 +113,21 @@ def found_key(
 def integers_are_names(class_names: Sequence[str] | None) -> bool | None:
     """Return whether integer labels are names of these columns, not their indices.
 
-    They are if all columns are called by integers, and None if it is unclear, because some are.
+    They are if all columns are called by integers. It is unclear, which is None, if only some are,
+    or if names such as 007 and 7.0 may have been integers.
 
     >>> integers_are_names(["10", "20"]), integers_are_names(["ant", "1"])
     (True, False)
-    >>> integers_are_names(["ant", "7"]) is None
-    True
+    >>> [integers_are_names(names) for names in (["ant", "7"], ["001", "002"])]
+    [None, None]
     """
-    numbers = [place for place, name in enumerate(class_names or ()) if is_integer_text(name)]
-    if class_names is None or not numbers:
-        return False
-    if len(numbers) == len(class_names):
+    names = class_names or ()
+    if names and all(map(is_integer_text, names)):
         return True
-    return None if any(class_names[place] != str(place) for place in numbers) else False
+    is_unclear = (
+        _NUMBER.fullmatch(name) and name != str(column) for column, name in enumerate(names)
+    )
+    return None if any(is_unclear) else False
 
 
 def as_class_names(names: Any, n_classes: int) -> tuple[str, ...] | None:
@@ -132,13 +139,14 @@ def as_class_names(names: Any, n_classes: int) -> tuple[str, ...] | None:
 
 
 def checked_names(names: Iterable[object], n_classes: int, owner: str) -> tuple[str, ...]:
-    """Check that there is one name per class, all different, that UTF-8 can encode."""
+    """Check that there is one name per class, all different, visible, and encodable in UTF-8."""
     names = list(names)
     if len(names) != n_classes:
         raise InputError(f"{owner} must have one name per class. Got {len(names)} for {n_classes}.")
     for column, name in enumerate(names):
-        if name is None or name != name:  # NaN
-            raise InputError(f"{owner} must name every class. Got {name} for class {column}.")
+        is_missing = name is None or type(name).__name__ in ("NAType", "NaTType") or name != name
+        if is_missing or not is_visible(str(name)):
+            raise InputError(f"{owner} must name every class. Got {name!r} for class {column}.")
     texts = tuple(str(name) for name in names)
     try:
         "".join(texts).encode()
@@ -296,9 +304,15 @@ def choose(
             if reason is not None:
                 reasons[names[place]] = reason
         kinds = dict(columns)
-        if keys.probabilities is None:
-            guessed = tuple(name for name in reasons if _may_be_class(name, kinds[name], index))
         numbers = _class_columns(columns, [p for p in others if names[p] not in reasons], owner)
+        if keys.probabilities is None:
+            known = {index} | {name for name in reasons if is_index_name(name) or is_reserved(name)}
+            number_kinds = {"float", *(columns[place].kind for place in numbers)}
+            guessed = tuple(
+                name
+                for name in reasons
+                if name != index and (name not in known or kinds[name] in number_kinds)
+            )
         if named and not count_up(names[place] for place in numbers):
             class_names = checked_names(
                 [names[place] for place in numbers], len(numbers), f"The columns of {owner}"
@@ -328,10 +342,11 @@ def is_reserved(name: str) -> bool:
     >>> [is_reserved(name) for name in ("latency_ms", "imagePath", "ID", "key lime pie", "lossy")]
     [True, True, True, False, False]
     """
-    words = re.findall(r"[a-z]+|[0-9]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())
+    words = re.findall(r"[a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())
     is_word = [_RESERVED.fullmatch(word) is not None for word in words]
     describes = (_DESCRIBING.fullmatch(word) is not None for word in words)
-    return any(is_word) and all(map(max, is_word, describes))
+    is_reserved = any(is_word) and all(map(max, is_word, describes))
+    return is_reserved or _HIGHEST.fullmatch(" ".join(words)) is not None
 
 
 def _why_no_class(
@@ -356,13 +371,6 @@ def _matches(name: str, pattern: str) -> bool:
     if pattern.startswith("!"):
         return not fnmatchcase(name, pattern[1:])
     return fnmatchcase(name, pattern)
-
-
-def _may_be_class(name: str, kind: Kind, index: str | None) -> bool:
-    """Return whether a column that was left out might be a class: numbers, or an unusual name."""
-    if name == index or is_index_name(name):
-        return False
-    return kind == "float" or not is_reserved(name)
 
 
 def _class_columns(columns: Sequence[Column], numeric: list[int], owner: str) -> tuple[int, ...]:

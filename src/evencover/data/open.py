@@ -78,7 +78,7 @@ from evencover.data.readers import (
 )
 from evencover.data.source import Classes, Reader, Source
 from evencover.errors import InputError, listed
-from evencover.validation import class_columns, whole_number
+from evencover.validation import class_columns, is_integer_text, whole_number
 
 # Formats by extension. Optional libraries are imported on first use.
 ARRAYS: dict[str, OpenArrays] = {
@@ -175,8 +175,7 @@ def labels_of_file(
     Without ids, each of several files must match the partition at its position.
     """
     files = _files(as_location(path))
-    n_rows = source.n_rows if len(files) == 1 else None
-    columns, ids = _columns_and_ids(files, key or "labels", ids_key, n_rows)
+    columns, ids = _columns_and_ids(files, key or "labels", ids_key, source)
     reader = source.reader
     by_position = ids is None or source.ids is None
     if by_position and len(files) > 1 and isinstance(reader, ConcatenatedReader):
@@ -206,12 +205,12 @@ def label_columns(
 
 
 def _columns_and_ids(
-    files: list[Location], key: str, ids_key: str | None, n_rows: int | None = None
+    files: list[Location], key: str, ids_key: str | None, source: Source | None = None
 ) -> tuple[list[Array], Array | None]:
     """Read a column of each file, and the ids of all rows if every file has them."""
     id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
-    found = [_read(file, key, id_keys, n_rows) for file in files]
-    ids = [each for _, each in found if each is not None]
+    found = [_read(file, key, id_keys, source if len(files) == 1 else None) for file in files]
+    ids = [file_ids for _, file_ids in found if file_ids is not None]
     columns = [_typed(values, file) for (values, _), file in zip(found, files, strict=True)]
     return columns, _joined(ids) if len(ids) == len(files) else None
 
@@ -272,12 +271,11 @@ def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
 
 
 def _read(
-    location: Location, key: str, id_keys: Sequence[str] = (), n_rows: int | None = None
+    location: Location, key: str, id_keys: Sequence[str] = (), source: Source | None = None
 ) -> tuple[Array, Array | None]:
     """Read one value per row, with ids if the file has a column of them.
 
-    The column has one of the names of `key`, or is the only one. A single text column with one cell
-    more than there are rows has a header.
+    The column has one of the names of `key`, or is the only one.
     """
     with _columns(location) as columns:
         ids = next((name for name in id_keys if name in columns), None)
@@ -291,15 +289,26 @@ def _read(
             name = only[0]
         values = columns[name]
         is_csv = TABLES.get(location.suffix.lower()) is CsvFile
-        if is_csv and list(columns) == [ONLY_ARRAY] and len(values):
-            has_heading = values[0] == key or len(values) - 1 == n_rows
-            values = values[1:] if has_heading else values
+        if is_csv and list(columns) == [ONLY_ARRAY] and _has_heading(values.tolist(), key, source):
+            values = values[1:]
         if ids is None:
             return values, None
         found = columns[ids]
         if len(found) != len(values):
             raise InputError(f"'{location}' has {len(found)} ids for {len(values)} values.")
         return values, index_ids(found) if ids == SAVED_INDEX else found
+
+
+def _has_heading(cells: list[str], key: str, source: Source | None) -> bool:
+    """Return whether the first cell of the only column is no value.
+
+    It is the key, or there is one cell more than rows, and it is no number, class or other cell.
+    """
+    if not cells or cells[0] == key:
+        return bool(cells)
+    is_longer = source is not None and len(cells) - 1 == source.n_rows
+    names = () if source is None else source.class_names or ()
+    return is_longer and cells[0] not in {*cells[1:], *names} and not is_integer_text(cells[0])
 
 
 def _column(location: Location, name: str) -> Array:
@@ -310,7 +319,7 @@ def _column(location: Location, name: str) -> Array:
 def _column_names(location: Location) -> list[str]:
     """Return the names of the columns or arrays of a file."""
     if _format(location) is CsvFile:
-        return csv_names(location, may_be_data=False)[0]
+        return csv_names(location, None)[0]
     with _columns(location) as columns:
         return list(columns)
 

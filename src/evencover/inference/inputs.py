@@ -154,7 +154,7 @@ class Table(NamedTuple):
 
 
 def _open_csv(path: Path) -> Table:
-    columns, _ = csv_names(path, may_be_data=False)
+    columns, _ = csv_names(path, None)
 
     def cells(wanted: Sequence[str]) -> Cells:
         positions = [columns.index(name) for name in wanted]

@@ -44,6 +44,8 @@ from evencover.data.columns import (
     count_up,
     index_ids,
     integers_are_names,
+    is_index_name,
+    is_reserved,
 )
 from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays
 from evencover.data.location import Identity, Location, absolute, file_identity, reading
@@ -388,7 +390,7 @@ class CsvFile(TextFile):
         """Read the whole file once."""
         import pyarrow.compute as compute
 
-        names, is_named = csv_names(location, may_be_data=keys is not None)
+        names, is_named = csv_names(location, keys)
         if not names:
             raise InputError(f"'{location}' must have at least one line. Got none.")
         if keys is None and len(names) == 1 and names[0] not in (*LABEL_KEYS, *ID_KEYS):
@@ -401,6 +403,9 @@ class CsvFile(TextFile):
             if n_rows == 0:
                 samples = [column.slice(0, N_SAMPLED).to_pylist() for column in batch.columns]
                 kinds = [_kind_of_cells(sample) for sample in samples]
+                for place, sample in enumerate(samples):  # a comma at the end of every line
+                    if not names[place] and not any(map(str.strip, sample)):
+                        kinds[place] = "other"
                 integers = {place for place, kind in enumerate(kinds) if kind == "integer"}
                 zeros = set(integers)
                 shared = set() if keys is None else keys.shared
@@ -463,24 +468,38 @@ def _is_kept(name: str, keys: Keys | None) -> bool:
     return keys is None or name in (*LABEL_KEYS, *ID_KEYS, keys.labels, keys.ids)
 
 
-def csv_names(location: Location, *, may_be_data: bool) -> tuple[list[str], bool]:
-    """Return the column names, and whether the first line is a header; it `may_be_data`."""
+def csv_names(location: Location, keys: Keys | None) -> tuple[list[str], bool]:
+    """Return the column names, and whether the first line is a header.
+
+    Without keys it is one. Otherwise a line of numbers is data, unless they are different integers
+    above numbers with digits after the point. Numbers next to text are names only if the text is a
+    name that no class has, such as "label", or if a key says that columns have names.
+    """
     with location.open("rb") as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-        lines = csv.reader(text, delimiter=_DELIMITERS[location.suffix.lower()], strict=True)
-        first = [name.strip() for name in next(filter(None, lines), [])]
-    if not may_be_data:
-        return first, True
-    # 0, 1, 2, ... are default names of pandas, not probabilities.
-    if all(map(_is_number, first)) and not (len(first) > 2 and count_up(first)):
-        return [f"column {place}" for place in range(len(first))], False
-    data = next((cell for cell in first if _FRACTION.fullmatch(cell)), None)
-    if data is not None:
+        reader = csv.reader(text, delimiter=_DELIMITERS[location.suffix.lower()], strict=True)
+        lines = ([cell.strip() for cell in line] for line in reader if line)
+        first = next(lines, [])
+        is_certain = keys is None or not {keys.probabilities, keys.labels, keys.ids} <= {None}
+        if all(map(_is_number, first)) and not is_certain:
+            is_header = all(map(str.isdecimal, first)) and len(set(first)) == len(first)
+            is_header = is_header and not set(first) <= {"0", "1"}
+            is_header = is_header and (count_up(first) or _has_fraction(next(lines, [])))
+            return first if is_header else [f"column {i}" for i in range(len(first))], is_header
+    known = all(is_index_name(cell) or is_reserved(cell) for cell in first if not _is_number(cell))
+    numbers = [cell for cell in first if _is_number(cell) and any(map(str.isdigit, cell))]
+    is_data = not all(map(str.isdecimal, numbers)) or not (is_certain or known)
+    if keys is not None and numbers and is_data:
         raise InputError(
             f"'{location}' must name its columns in the first line, because not all of them are "
-            f"numbers. Got {data!r} there."
+            f"numbers. Got {numbers[0]!r} there; write a header, or confirm that this is a name "
+            "with probabilities_key (--probabilities-key)."
         )
     return first, True
+
+
+def _has_fraction(cells: list[str]) -> bool:
+    return any(map(_FRACTION.fullmatch, cells))
 
 
 def csv_batches(location: Location, width: int, has_header: bool) -> Iterator[Any]:
