@@ -243,6 +243,9 @@ def _frozen(value: Any, *, copy: bool = True) -> Any:
     if isinstance(value, tuple):
         items = map(partial(_frozen, copy=copy), value)
         return value._make(items) if hasattr(value, "_make") else tuple(items)
+    if is_dataclass(value) and not copy:
+        for item in vars(value).values():
+            _frozen(item, copy=False)
     return value
 
 

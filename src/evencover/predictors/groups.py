@@ -211,7 +211,7 @@ class GroupedPredictor(GroupPredictor):
     def _check_fit(self, fit: Fit) -> None:
         self._name_groups(fit.rows, fit.state)
 
-    def _name_groups(self, rows: CalibrationRows, state: Any) -> tuple[list[str], IntArray]:
+    def _name_groups(self, rows: CalibrationRows, state: Any) -> tuple[tuple[str, ...], IntArray]:
         """Return the sorted names of the groups, and the group of each class (K,)."""
         groups = np.arange(rows.n_classes) if self.groups is None else self.groups
         groups = align_classes(groups, rows.class_names, rows.n_classes, "groups")
@@ -222,7 +222,7 @@ class GroupedPredictor(GroupPredictor):
                 "'groups' must be all names or all numbers. Got a mixture; turn the numbers into "
                 "text."
             ) from None
-        return [str(name) for name in names.tolist()], group_of_class.astype(np.int64)
+        return tuple(map(str, names.tolist())), group_of_class.astype(np.int64)
 
     @property
     def group_of_class_(self) -> IntArray:

@@ -402,7 +402,7 @@ class PooledPredictor(BasePredictor):
     @property
     def own_weight_(self) -> FloatArray:
         """The weight of each class's own examples in its distribution (K,), n / (n + c)."""
-        return self._fitted.pool.own_weight
+        return self._fitted.pool.own_weight.copy()
 
     @property
     def level_(self) -> float:
