@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from depth import examples
+from depth import examples, size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -145,7 +145,7 @@ def test_a_broken_promise_is_named_and_a_kept_one_is_not(predictor, new):
     assert low < snapshot.covered[3] / snapshot.rows[3] < high
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 @given(cuts=st.lists(st.integers(0, 500), max_size=4))
 def test_any_split_gives_the_same_counts(predictor, new, cuts):
     rows, labels, ids = new
@@ -164,7 +164,7 @@ def test_any_split_gives_the_same_counts(predictor, new, cuts):
 def test_the_order_of_a_file_is_no_evidence(with_ids):
     """Hits first and misses last, as in a file sorted by the label's probability."""
     rng = np.random.default_rng(5)
-    for _ in range(10):
+    for _ in range(size(short=3, deep=100)):
         labels = rng.integers(0, K, 4000)
         logits = rng.normal(size=(4000, K))
         logits[np.arange(4000), labels] += rng.gamma(2, 1, size=4000)
@@ -202,8 +202,8 @@ def test_a_long_good_history_does_not_hide_a_fall(data):
     """5000 labels at 92%, then a fall to 70%: found in 200 more, and dated."""
     fitted = ClasswisePredictor().fit(data.rows[:400], data.labels[:400])
     monitor = CoverageMonitor(fitted)
-    for block in range(200):
-        good = of_class_1(fitted, data, np.arange(25) >= 2)
+    for block in range(50):
+        good = of_class_1(fitted, data, np.arange(100) >= 8)
         monitor.update(*good, period=f"good {block:03}")
     assert monitor.snapshot().e_values[1] < 1
     found = []

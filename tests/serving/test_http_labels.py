@@ -1,7 +1,6 @@
 """The service: labels are counted once, by id alone or with rows, and states survive restarts."""
 
 import dataclasses
-import json
 import shutil
 import sqlite3
 import threading
@@ -121,15 +120,16 @@ def test_unknown_classes_count_as_missed_and_are_shown(client, data):
     assert "hornet (40)" in client.get("/").text
 
 
-def test_labels_need_the_token(serve, data):
-    given = body(data, labels=True)
-    client = serve()
-    for sent in ("", TOKEN, "Bearer x"):
-        headers = {"authorization": sent}
-        assert client.post("/v1/labels", json=given, headers=headers).status_code == 401
-    locked = serve(token=None, state=None)
-    assert locked.post("/v1/labels", json=given, headers=BEARER).status_code == 403
+def test_sets_and_labels_need_the_token(serve, data):
+    sent, client, unlocked = body(data, labels=True), serve(), serve(token=None, state=None)
+    for wrong in ("", TOKEN, "Bearer x"):
+        headers = {"authorization": wrong}
+        for path in ("/v1/sets", "/v1/labels", "/v2/models/model/infer"):
+            assert client.post(path, json=sent, headers=headers).status_code == 401
+    assert client.get("/healthz", headers=headers).status_code == 200
     assert client.get("/v1/coverage").json()["rows"] == 0
+    assert unlocked.post("/v1/sets", json=body(data)).status_code == 200
+    assert unlocked.post("/v1/labels", json=sent, headers=BEARER).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -138,14 +138,15 @@ def test_labels_need_the_token(serve, data):
         {"labels": [1]},
         {"ids": ["a"]},
         {"ids": ["a"], "labels": [1, 2]},
-        {"ids": ["a"], "labels": [1.5]},
+        *({"ids": ["a"], "labels": [label]} for label in (1.5, None, [0])),
         {"ids": ["a"], "labels": [1], "time": ["yesterday"]},
+        {"rows": [[0.2] * K], "labels": [1.5]},
     ],
     ids=str,
 )
 def test_bad_labels_are_rejected_and_nothing_is_counted(client, data, content):
     post(client, "/v1/sets", body(data, slice(300, 301)) | {"ids": ["a"]})
-    assert client.post("/v1/labels", json=content, headers=BEARER).status_code == 422
+    assert client.post("/v1/labels", json=content).status_code == 422
     found = client.get("/v1/coverage").json()
     assert (found["rows"], found["waiting"]) == (0, 0)
 
@@ -358,15 +359,6 @@ def test_no_rows_give_no_sets_and_no_labels_none(client):
     assert [output["shape"] for output in found["outputs"]] == [[0], [0, K], [0, K]]
 
 
-def test_sets_need_the_token_if_there_is_one(serve, data):
-    given, wrong = body(data), {"authorization": "Bearer x"}
-    client, unlocked = serve(), serve(token=None, state=None)
-    for path in ("/v1/sets", "/v2/models/model/infer"):
-        assert client.post(path, json=given, headers=wrong).status_code == 401
-        assert unlocked.post(path, json=given, headers=wrong).status_code != 401
-    assert client.get("/healthz", headers=wrong).status_code == 200
-
-
 def test_answers_are_limited(serve, data):
     """15 MB in once gave 266 MB out."""
     client = serve(state=None, body=3000)
@@ -427,49 +419,3 @@ def test_a_model_that_comes_back_goes_on_with_its_counts(serve, data, model, res
     assert client.get("/v1/coverage").json()["rows"] == 100
     again = body(data, slice(300, 400), labels=True)
     assert numbers(post(client, "/v1/labels", again)) == (0, 100, 0)
-
-
-def test_many_at_once_on_two_services_are_all_counted_once(serve, data, fitted, tmp_path):
-    """Two services share a state, and every label is sent to both."""
-    clients = serve(), serve()
-    post(clients[0], "/v1/sets", body(data))
-    counted = []
-
-    def send(service, start):
-        for n in range(start, start + 50, 10):
-            content = body(data, slice(n, n + 10), labels=True)
-            answer = service.labels(_known(content)).result()
-            assert answer.counted + answer.repeated == 10
-            counted.append(answer.counted)
-
-    def _known(content):
-        from evencover.serving.requests import Rows
-
-        return Rows(None, ids=content["ids"], labels=content["labels"])
-
-    threads = [
-        threading.Thread(target=send, args=(client.service, start))
-        for start in range(300, 600, 50)
-        for client in clients
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(counted) == 300
-    found = CoverageMonitor(fitted, state=tmp_path / "watch.db").snapshot()
-    np.testing.assert_array_equal(found.rows, expected(fitted, data).rows)
-    np.testing.assert_array_equal(found.covered, expected(fitted, data).covered)
-    shown = [json.dumps(each.get("/v1/coverage").json()["classes"]) for each in clients]
-    assert shown[0] == shown[1]
-
-
-def test_a_state_may_be_handed_over(model, data):
-    from evencover.serving.requests import Rows
-    from evencover.serving.service import Service
-
-    service = Service(model, MonitorState(retention=1))
-    service.sets(Rows(data.rows[300:310], list(range(10))))
-    labels = service.labels(Rows(None, list(range(10)), labels=[0] * 10))
-    assert labels.result().counted == 10
-    service.close()

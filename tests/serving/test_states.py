@@ -21,7 +21,7 @@ for library in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
-KILLS, CONNECTIONS, BATCH = size(short=3, deep=200), 8, 3
+KILLS, CONNECTIONS, BATCH = size(short=2, deep=200), 8, 3
 
 
 @contextmanager
@@ -130,7 +130,7 @@ def test_every_acknowledged_label_survives_kills_exactly_once(kind, folder, data
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_ids_sent_to_three_replicas_count_once(kind, folder, data, fitted):
-    n_rows = size(short=60, deep=1200)
+    n_rows, step = size(short=60, deep=1200), size(short=20, deep=5)
     numbers = np.arange(n_rows)
     ids, rows = [f"row {n}" for n in numbers], data.rows[numbers % 600]
     labels = data.labels[numbers % 600]
@@ -147,8 +147,9 @@ def test_the_same_ids_sent_to_three_replicas_count_once(kind, folder, data, fitt
 
             def send(given):
                 server, seed = given
-                for n in np.random.default_rng(seed).permutation(numbers[::5]).tolist():
-                    sent = {"ids": ids[n : n + 5], "labels": labels[n : n + 5].tolist()}
+                for n in np.random.default_rng(seed).permutation(numbers[::step]).tolist():
+                    part = slice(n, n + step)
+                    sent = {"ids": ids[part], "labels": labels[part].tolist()}
                     status, found = server.ask("POST", "/v1/labels", sent)
                     assert (status, found["waiting"]) == (200, 0)
                     counted.append(found["counted"])
@@ -182,7 +183,8 @@ def held(state):
             other.execute("ROLLBACK")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_an_idle_transaction_of_another_process_does_not_stop_predictions(kind, folder, data):
     """8 of 8 requests once had no answer in 45 seconds."""
     with state_in(kind, folder) as state:
@@ -230,12 +232,14 @@ def simulated_week(week, n_rows, n_classes, drifted):
     return rows / rows.sum(axis=1, keepdims=True), labels
 
 
-@pytest.mark.parametrize("method", [ClasswisePredictor, PooledPredictor])
+@pytest.mark.parametrize(
+    "method", [ClasswisePredictor, pytest.param(PooledPredictor, marks=pytest.mark.deep)]
+)
 def test_eight_weeks_with_labels_two_weeks_late_name_the_drifted_classes(serve, tmp_path, method):
     """By id alone, through HTTP: in the first week whose labels show them, and no others."""
-    n_classes, drifted = 40, [3, 17, 30]
+    n_classes, drifted = size(short=20, deep=40), [3, 10, 17]
     n_rows = 60 * n_classes
-    fitted = method(alpha=0.1).fit(*simulated_week(0, n_rows, n_classes, drifted))
+    fitted = method(alpha=0.1).fit(*simulated_week(0, 8 * n_rows, n_classes, drifted))
     save(fitted, tmp_path / "weekly.safetensors")
     client = serve(path=tmp_path / "weekly.safetensors", state=tmp_path / "weekly.db")
     weeks, named = {}, {}
