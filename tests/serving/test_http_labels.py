@@ -13,6 +13,7 @@ from serving.service import BEARER, NAMES, TOKEN, K, body
 
 from evencover import CoverageMonitor, InputError, StandardPredictor, save
 from evencover.monitoring import MonitorState, database
+from evencover.serving import http
 from evencover.serving import service as service_module
 
 for library in ("starlette", "uvicorn", "prometheus_client", "httpx"):
@@ -263,6 +264,20 @@ def test_a_full_queue_drops_rows_and_counts_them(serve, data, locked, monkeypatc
     wait_until(lambda: client.get("/healthz").json()["queued_rows"] == 0)
     assert post(client, "/v1/sets", body(data))["sizes"]
     wait_until(lambda: client.get("/healthz").json()["status"] == "ok")
+
+
+def test_a_state_that_does_not_answer_is_no_endless_wait(serve, data, monkeypatch):
+    monkeypatch.setattr(http, "STATE_SECONDS", 0.1)
+    monkeypatch.setattr(http, "SCRAPE_SECONDS", 0.1)
+    client, goes_on = serve(), threading.Event()
+    monkeypatch.setattr(client.service, "coverage", lambda: goes_on.wait(20))
+    monkeypatch.setattr(MonitorState, "label", lambda *_: goes_on.wait(20))
+    sent = {name: body(data, labels=True)[name] for name in ("ids", "labels")}
+    assert client.get("/v1/coverage").status_code == 503
+    assert client.post("/v1/labels", json=sent).status_code == 503
+    assert client.get("/metrics").status_code == 200
+    assert client.post("/v1/sets", json=body(data)).status_code == 200
+    goes_on.set()
 
 
 def test_a_full_queue_takes_no_labels(serve, data, monkeypatch):

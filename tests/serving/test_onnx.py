@@ -191,6 +191,10 @@ def test_a_bad_row_is_marked_and_spoils_no_other(simulate, tmp_path, logits):
         with pytest.raises(InputError):
             fitted.predict_set(spoilt[[row]])
     fitted.predict_set(spoilt[[11]])
+    if not logits:  # `predict_set` divides them by their sums
+        rounded = np.full((1, K), 0.11)
+        assert not graph.run(["valid"], {"rows": rounded})[0].any()
+        fitted.predict_set(rounded)
 
 
 # After a classifier -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from http.client import HTTPConnection
 
 import pytest
-from cli.running import command, environment
+from cli.running import environment
 from serving.service import TOKEN
 
 from evencover import ClasswisePredictor, StandardPredictor, save
@@ -117,12 +117,6 @@ def test_hostile_bytes_do_not_stop_it(start):
     assert server.ask("GET", "/v1/coverage")[1]["rows"] == 0
 
 
-def evencover(folder, *arguments):
-    return subprocess.run(
-        command(*arguments), capture_output=True, text=True, cwd=folder, env=environment()
-    )
-
-
 def test_its_state_is_shared_with_the_command_line(folder, data, start, capsys):
     from evencover.cli import main
 
@@ -157,12 +151,12 @@ def test_limits_are_checked(folder, capsys, option, value):
     assert option[:6] in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_is_one_sentence(folder):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        done = evencover(folder, "serve", "model.safetensors", "--port", port)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+def test_a_port_that_is_taken_is_one_sentence(folder, capsys):
+    from evencover.cli import main
+
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit, match="2"):
+        main(["serve", f"{folder}/model.safetensors", "--port", str(taken.getsockname()[1])])
+    (line,) = capsys.readouterr().err.splitlines()
     assert "Cannot listen at 127.0.0.1" in line
 
 

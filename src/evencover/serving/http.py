@@ -23,7 +23,7 @@ from evencover.serving.service import Loaded, Service
 from evencover.sets import PredictionSets
 
 RELOAD_SECONDS = 2.0
-LABEL_SECONDS = 30.0  # that a request waits for its labels to be stored
+STATE_SECONDS = 30.0  # that a request waits for the state
 SCRAPE_SECONDS = 2.0  # that metrics wait for the monitor; else they show its last findings
 TESTS = ("below_target", "overall", "score_shift")
 ERRORS = {
@@ -271,7 +271,7 @@ class Application:
         while self.watch:
             await asyncio.sleep(RELOAD_SECONDS)
             try:
-                if await self._read(self.service.reload):
+                if await asyncio.to_thread(self.service.reload):
                     self.metrics.reloads.inc()
                     self.note(f"loaded a new model: {self.service.now.version}")
                 self.service.problem = None
@@ -304,9 +304,10 @@ class Application:
         headers = {"connection": "close"} if status in (408, 413) else dict(answer.headers)
         return Response(answer.body, status, headers=headers, media_type=answer.content_type)
 
-    async def _read(self, function: Callable[[], Any]) -> Any:
+    async def _read(self, function: Callable[[], Any], seconds: float | None = None) -> Any:
         """Call a function that may wait for the database, on the thread for that."""
-        return await asyncio.get_running_loop().run_in_executor(self._reader, function)
+        reading = asyncio.get_running_loop().run_in_executor(self._reader, function)
+        return await _in_time(reading, seconds or STATE_SECONDS)
 
     async def _compute(self, request: Any, function: Callable[[bytes], Any]) -> Any:
         """Receive a body, and call a function with it on a thread: other requests go on."""
@@ -368,10 +369,7 @@ class Application:
         if self.token is None:
             raise RequestError(403, ERRORS["403"])
         stored = asyncio.wrap_future(await self._compute(request, compute))
-        try:
-            return (await asyncio.wait_for(stored, LABEL_SECONDS))._asdict()
-        except TimeoutError:
-            raise RequestError(503, "The labels cannot be stored now; try again later.") from None
+        return (await _in_time(stored, STATE_SECONDS))._asdict()
 
     async def infer(self, request: Any) -> Any:
         """Return the sets of the tensors in a body."""
@@ -414,9 +412,8 @@ class Application:
         """Return metrics, those of the monitor as of the last time that the state could be read."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-        with suppress(TimeoutError, StateError):
-            reading = self._read(self.service.coverage)
-            self.metrics.show(await asyncio.wait_for(reading, SCRAPE_SECONDS))
+        with suppress(StateError):
+            self.metrics.show(await self._read(self.service.coverage, SCRAPE_SECONDS))
         health = self.service.health()
         self.metrics.queued.set(health["queued_rows"])
         self.metrics.dropped.set(health["dropped_rows"])
@@ -456,6 +453,13 @@ class Application:
         """Return that the model is ready."""
         self._named(request)
         return {"name": self.service.model.stem, "ready": True}
+
+
+async def _in_time(awaitable: Any, seconds: float) -> Any:
+    try:
+        return await asyncio.wait_for(awaitable, seconds)
+    except TimeoutError:
+        raise StateError(f"The state did not answer in {seconds:g} seconds.") from None
 
 
 def _require_json(request: Any) -> None:

@@ -326,7 +326,8 @@ def to_onnx(
     The input `rows` (N, K) takes probabilities, or logits if the predictor was calibrated on them.
     The outputs are `membership` (N, K), whether a class is in the row's set; `sizes` (N,);
     `classes` (N, K), the most probable first, then -1; `valid` (N,), false where `predict_set`
-    rejects the row. A graph of logits cannot reject probabilities: `valid` is true for them.
+    rejects the row, or divides it by its sum because its numbers were rounded. A graph of logits
+    cannot reject probabilities: `valid` is true for them.
 
     The graph computes in float64 and 64-bit fixed point, so its sets are identical to those of
     `predict_set`. Randomized scores have an input `uniform` and ``exact=True`` has `draw`, one
