@@ -191,7 +191,7 @@ COMMANDS = {
     "monitor": "monitor m.safetensors new.npz --state s.db --period 1 --periods p.csv --json",
     "update": "update m.safetensors new.npz -o u.safetensors --window 700",
     "experiment": "experiment run grid.toml -o study",
-    "table": "experiment table study --n-avg 10,20",
+    "table": "experiment table study",
     "infer": "infer model.py:lengths texts.csv -o scores --batch-size 4 --class-names names.txt",
     "calibrate on outputs": "calibrate scores -o i.safetensors --method standard",
 }

@@ -34,7 +34,6 @@ COMMANDS = {
     "report": ["report", "m.safetensors", "cal.npz", "-o", "out/page.html"],
     "compare": ["compare", "cal.npz", "--methods", "standard", "--csv", "out/c.csv"],
     "study": ["experiment", "run", "grid.toml", "-o", "out/study"],
-    "table": ["experiment", "table", "study", "--n-avg", "5,8", "-o", "out/table.txt"],
     "figures": ["experiment", "figures", "study", "-o", "out/figures"],
 }
 # These go on where they stopped; the others are told to overwrite.

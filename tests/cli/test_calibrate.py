@@ -44,11 +44,11 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
         ),
         (("--method", "clustered", "--set", "gamma=0.4", "--set", "n_clusters=2"), {"gamma": 0.4}),
         (
-            ("--method", "grouped", "--groups", "groups.txt"),
+            ("--method", "grouped", "--set", "groups=groups.txt"),
             {"groups": ["a", "a", "b", "b", "c", "c"]},
         ),
         (
-            ("--method", "standard", "--score", "pas", "--prevalence", "counts.npy"),
+            ("--method", "standard", "--score", "pas", "--set", "prevalence=counts.npy"),
             {"score": PAS([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])},
         ),
         (("--method", "classwise", "--score", "pas"), {"score": PAS()}),
@@ -77,19 +77,24 @@ def write_by_class(name, column, values):
 
 
 @pytest.mark.parametrize(
-    ("option", "column", "values", "more"),
+    ("setting", "column", "values", "more"),
     [
-        ("--prevalence", "prevalence", [50, 3, 9, 1, 70, 2], ("--score", "pas")),
-        ("--target-prevalence", "count", [50, 3, 9, 1, 70, 2], ()),
-        ("--groups", "groups", list("aabbba"), ("--method", "grouped")),
+        ("prevalence", "prevalence", [50, 3, 9, 1, 70, 2], ("--score", "pas")),
+        ("target-prevalence", "count", [50, 3, 9, 1, 70, 2], ()),
+        ("groups", "groups", list("aabbba"), ("--method", "grouped")),
     ],
 )
-def test_files_with_a_column_of_classes_go_by_name(folder, run, option, column, values, more):
+def test_files_with_a_column_of_classes_go_by_name(folder, run, setting, column, values, more):
     more = more if "--method" in more else (*more, "--method", "standard")
+
+    def calibrated(file, output):
+        option = ("--set", f"{setting}={file}")
+        return run("calibrate", "cal.npz", "-o", output, *option, *more)
+
     Path("plain.txt").write_text("\n".join(map(str, values)))
-    succeeded(run("calibrate", "cal.npz", "-o", "plain.safetensors", option, "plain.txt", *more))
+    succeeded(calibrated("plain.txt", "plain.safetensors"))
     write_by_class("named.csv", column, values)
-    succeeded(run("calibrate", "cal.npz", "-o", "named.safetensors", option, "named.csv", *more))
+    succeeded(calibrated("named.csv", "named.safetensors"))
     expected, found = load("plain.safetensors"), load("named.safetensors")
     assert found.thresholds_.tolist() == expected.thresholds_.tolist()
     rows = np.load("new.npy")
@@ -98,8 +103,5 @@ def test_files_with_a_column_of_classes_go_by_name(folder, run, option, column, 
     text = Path("named.csv").read_text("utf-8")
     for wrong in (text.replace(NAMES[3], "oak"), text + f"\n{NAMES[3]},{values[3]}"):
         Path("wrong.csv").write_text(wrong, encoding="utf-8")
-        line = refused(
-            run("calibrate", "cal.npz", "-o", "w.safetensors", option, "wrong.csv", *more)
-        )
-        assert NAMES[3] in line
+        assert NAMES[3] in refused(calibrated("wrong.csv", "w.safetensors"))
     assert not Path("w.safetensors").exists()

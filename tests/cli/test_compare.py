@@ -40,7 +40,7 @@ def test_calibration_sizes_give_a_learning_curve(folder, run, data):
     assert_found("note: Calibration size 9999 is left out", shown.err)
     assert_found(r"5 per class +10 per class +150 examples", shown.out)
     few = (*arguments, "--n-splits", 2, "--calibration-sizes", "5,10")
-    found = json.loads(succeeded(run(*few, "--json", "--report", "page.html")).out)
+    found = json.loads(succeeded(run(*few, "--json")).out)
     assert [row["n_calibration"] for row in found["learning_curve"]] == [30, 60]
     assert [row["n_calibration"] for row in found["candidates"]] == [60]
 

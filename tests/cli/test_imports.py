@@ -30,10 +30,10 @@ def test_importing_evencover_imports_nothing_heavy(tmp_path):
     assert not used & (HEAVY | {"cyclopts", "safetensors"})
 
 
-@pytest.mark.parametrize("method", ["classwise", "clustered", "pooled"])
+@pytest.mark.parametrize("method", ["clustered", "pooled"])
 def test_predict_imports_no_scikit_learn(folder, run, method):
-    own = ("--set", "gamma=0.4", "--set", "n_clusters=2") if method == "clustered" else ()
-    succeeded(run("calibrate", "cal.npz", "--method", method, *own, "-o", "m.safetensors"))
+    clusters = ("--set", "gamma=0.4", "--set", "n_clusters=2") if method == "clustered" else ()
+    succeeded(run("calibrate", "cal.npz", "--method", method, *clusters, "-o", "m.safetensors"))
     arguments = ["predict", "m.safetensors", "new.npy", "-o", "sets.npz"]
     used = modules_after(f"from evencover.cli import main; main({arguments})", folder)
     assert "safetensors" in used

@@ -17,7 +17,8 @@ def test_info_of_a_model_is_valid_json_even_with_infinite_thresholds(folder, run
     assert about["n_infinite_thresholds"] == K
     assert about["thresholds"] == [None] * K
     assert about["class_names"] == NAMES
-    succeeded(run("info", "m.safetensors"))
+    assert next(iter(about)) == "guarantee"
+    assert_found(r"^guarantee +\S", succeeded(run("info", "m.safetensors")).out)
 
 
 def test_info_of_a_clustered_model_lists_its_clusters(folder, run):

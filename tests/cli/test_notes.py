@@ -2,6 +2,7 @@
 
 import warnings
 
+import pytest
 from cli.running import shell, succeeded
 
 
@@ -13,11 +14,13 @@ def test_the_calibration_file_is_no_test_file(model, run):
     assert succeeded(run("evaluate", model, "test.npz")).err == ""
 
 
-def test_notes_are_shown_whatever_python_thinks_of_warnings(folder):
-    for place, setting in enumerate(["ignore", "error::UserWarning"]):
-        arguments = ("calibrate", "cal.npz", "--method", "clustered", "-o", f"{place}.safetensors")
-        result = succeeded(shell(*arguments, PYTHONWARNINGS=setting))
-        assert result.err.startswith("note: Clustering is not possible")
+@pytest.mark.parametrize(
+    "setting", ["error::UserWarning", pytest.param("ignore", marks=pytest.mark.deep)]
+)
+def test_notes_are_shown_whatever_python_thinks_of_warnings(folder, setting):
+    arguments = ("calibrate", "cal.npz", "--method", "clustered", "-o", "m.safetensors")
+    result = succeeded(shell(*arguments, PYTHONWARNINGS=setting))
+    assert result.err.startswith("note: Clustering is not possible")
 
 
 def test_main_leaves_the_warnings_of_its_caller_alone(model, run):

@@ -37,7 +37,7 @@ def test_advice_and_comparison_take_a_confidence(folder, run):
 @pytest.mark.parametrize("target", ["uniform", "target.txt"])
 def test_a_target_prevalence_is_a_word_or_a_file(folder, run, data, target):
     Path("target.txt").write_text("6\n5\n4\n3\n2\n1\n")
-    succeeded(calibrate(run, "--method", "standard", "--target-prevalence", target))
+    succeeded(calibrate(run, "--method", "standard", "--set", f"target-prevalence={target}"))
     given = "uniform" if target == "uniform" else [6, 5, 4, 3, 2, 1]
     expected = StandardPredictor(target_prevalence=given).fit(data.rows[:300], data.labels[:300])
     assert load("m.safetensors").thresholds_.tolist() == expected.thresholds_.tolist()

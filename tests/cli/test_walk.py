@@ -9,7 +9,7 @@ from evencover import load
 pq = pytest.importorskip("pyarrow.parquet")
 
 
-def test_the_whole_walk_in_a_real_shell(folder, data):
+def test_the_whole_walk_begins_and_ends_in_a_real_shell(folder, data, run):
     calibrated = succeeded(
         shell(
             *("calibrate", "cal.npz", "--method", "clustered", "--score", "aps"),
@@ -18,10 +18,10 @@ def test_the_whole_walk_in_a_real_shell(folder, data):
     )
     assert calibrated.out == "m.safetensors: clustered, calibrated on 300 rows of 6 classes\n"
     assert calibrated.err.startswith("note: Clustering is not possible")
-    told = succeeded(shell("info", "m.safetensors"))
+    told = succeeded(run("info", "m.safetensors"))
     for words in ("method +clustered", "alpha +1/5", "score +aps", "classes +6"):
         assert_found(words, told.out)
-    evaluated = succeeded(shell("evaluate", "m.safetensors", "test.npz"))
+    evaluated = succeeded(run("evaluate", "m.safetensors", "test.npz"))
     assert evaluated.out.startswith("300 rows, 6 classes, alpha = 0.2\n")
     assert "null cluster" in evaluated.out
     assert evaluated.err == ""

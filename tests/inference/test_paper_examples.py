@@ -57,7 +57,7 @@ def study(folder, scores):
         'methods = ["standard", "classwise"]\nscores = ["softmax"]\n'
     )
     shell(["experiment", "run", str(folder / "grid.toml"), "-o", str(folder / "results")])
-    shell(["experiment", "table", str(folder / "results"), "--n-avg", "5"])
+    shell(["experiment", "table", str(folder / "results")])
 
 
 def test_fine_tune_infer_experiment(tmp_path, resnet, capsys):

@@ -18,9 +18,6 @@ def run(
     confidence: options.Confidence = None,
     exact: options.Switch = False,
     keep_top: options.Switch = False,
-    groups: options.Groups = None,
-    prevalence: options.Prevalence = None,
-    target_prevalence: str | None = None,
     settings: options.Settings = None,
     temperature: str = "1",
     seed: options.Seed = 0,
@@ -50,21 +47,15 @@ def run(
         Randomize so that coverage is exactly 1 - alpha.
     keep_top
         Include the most probable class in every set.
-    target_prevalence
-        Class frequencies to guarantee coverage for: a file, or "uniform".
     temperature
         Divide logits by this; "fit" estimates it.
     """
     from evencover.persistence import save
     from evencover.predictors import DEFAULT_METHOD
 
-    more = options.read_settings(
-        settings,
-        groups=groups,
-        prevalence=prevalence,
-        confidence=options.number_if_float(confidence),
-        target_prevalence=target_prevalence,
-    )
+    more = options.read_settings(settings)
+    if confidence is not None:
+        more["confidence"] = options.number_if_float(confidence)
     (predictor,), (with_score,) = options.make_methods_and_scores(
         [method or DEFAULT_METHOD], [score], more
     )

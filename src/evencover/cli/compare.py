@@ -22,8 +22,6 @@ def run(
     n_splits: int = 10,
     calibration_sizes: str = "0.5",
     max_size: float | None = None,
-    groups: options.Groups = None,
-    prevalence: options.Prevalence = None,
     settings: options.Settings = None,
     temperature: float = 1.0,
     seed: options.Seed = 0,
@@ -72,7 +70,7 @@ def run(
     predictors, with_scores = options.make_methods_and_scores(
         DEFAULT_METHODS if methods is None else methods.split(","),
         DEFAULT_SCORES if scores is None else scores.split(","),
-        options.read_settings(settings, groups=groups, prevalence=prevalence),
+        options.read_settings(settings),
     )
     floors = options.read_floor(floor)
     if floors == {"floor": None}:

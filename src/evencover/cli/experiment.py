@@ -9,9 +9,6 @@ from cyclopts import App, Parameter
 
 from evencover.cli.console import note, watch
 from evencover.cli.options import Dask, FolderOutput, Force, Switch, executor
-from evencover.cli.outputs import Writes
-from evencover.errors import InputError
-from evencover.output.atomic import atomic_path, check_output
 
 experiment = App(
     name="experiment",
@@ -20,7 +17,6 @@ experiment = App(
 )
 
 Format = Literal["markdown", "latex", "csv"]
-EXTENSIONS = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
 ResultsFolder = Annotated[Path, Parameter(help="Folder written by 'experiment run'.")]
 Figures = Annotated[FolderOutput, Parameter(help="Folder for the figures.")]
 Style = Annotated[str, Parameter(name="--format", help="Format: png, svg or pdf.")]
@@ -56,11 +52,8 @@ def table(
     /,
     *,
     style: Annotated[Format, Parameter(name="--format")] = "markdown",
-    n_avg: str | None = None,
     metrics: str | None = None,
     exact: Switch = False,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"]), Writes()] = None,
-    force: Force = False,
 ) -> None:
     """Show the paper's table of a study next to the published numbers.
 
@@ -70,29 +63,16 @@ def table(
     ----------
     style
         Format of the table.
-    n_avg
-        Calibration sizes, separated by commas; all by default.
     metrics
         Metrics, separated by commas; by default the first two.
     exact
         Show the randomized variants.
-    output
-        Write to this file instead of the terminal.
     """
     from evencover.experiments.results import Results
     from evencover.experiments.table import make_table
 
-    if output is not None:
-        check_output(output, force=force, extensions=(EXTENSIONS[style],))
-    study = Results.load(results)
-    sizes = None if n_avg is None else [_size(text) for text in n_avg.split(",")]
     names = None if metrics is None else metrics.split(",")
-    text = make_table(study, style, n_avg=sizes, metrics=names, exact=exact)
-    if output is None:
-        print(text)
-        return
-    with atomic_path(output) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    print(make_table(Results.load(results), style, metrics=names, exact=exact))
 
 
 @experiment.command
@@ -108,9 +88,3 @@ def figures(
 
     for path in write_figures(Results.load(results), output, style, force=force):
         print(path)
-
-
-def _size(text: str) -> int:
-    if not text.strip().isdecimal():
-        raise InputError(f"--n-avg must be integers, separated by commas. Got {text!r}.")
-    return int(text)

@@ -47,12 +47,14 @@ EXPLANATIONS = {
 
 
 def of_model(predictor: BasePredictor) -> dict[str, Any]:
-    """Describe a model: method, parameters, thresholds, guarantee, and the method's own details."""
-    own = predictor.fit_.alpha
+    """Describe a model: guarantee, method, parameters, thresholds, and the method's details."""
+    levels = predictor.fit_.alpha
     about: dict[str, Any] = {
+        "guarantee": predictor.guarantee_text,
+        "guaranteed_coverage": _spread(predictor.guarantees_),
         "method": predictor.method,
-        "alpha": str(own if is_per_class(predictor.alpha) else predictor.alpha),
-        "class_alpha": None if own.is_one else own.floats.tolist(),
+        "alpha": str(levels if is_per_class(predictor.alpha) else predictor.alpha),
+        "class_alpha": None if levels.is_one else levels.floats.tolist(),
         **_if_given(predictor, "floor"),
         **_if_given(predictor, "confidence"),
         **_if_given(predictor, "target_prevalence"),
@@ -65,13 +67,11 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "n_classes": predictor.n_classes_,
         "n_calibration": predictor.n_calibration_,
         "examples_per_class": _spread(predictor.class_counts_),
-        "guaranteed_coverage": _spread(predictor.guarantees_),
         "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
         **predictor._fitted_values(),
     }
     details = predictor._details()
     return about | {
-        "guarantee": predictor.guarantee_text,
         **({} if details is None else {details.name: details.records}),
         "thresholds": predictor.thresholds_.tolist(),
         "guarantees": predictor.guarantees_.tolist(),

@@ -58,13 +58,13 @@ Confidence = Annotated[
     str | None,
     Parameter(help="Guarantee coverage with this probability over calibration sets."),
 ]
-Groups = Annotated[str | None, Parameter(help="File with the columns 'class' and 'groups'.")]
-Prevalence = Annotated[
-    str | None, Parameter(help="File with the columns 'class' and 'prevalence', for pas.")
-]
 Settings = Annotated[
     list[str] | None,
-    Parameter(name="--set", negative="", help="Any other parameter, e.g. tau=0.9 (repeatable)."),
+    Parameter(
+        name="--set",
+        negative="",
+        help="Any other parameter, e.g. tau=0.9 or groups=FILE (repeatable).",
+    ),
 ]
 Seed = Annotated[int, Parameter(help="Seed of all random choices.")]
 FalseAlarm = Annotated[float | None, Parameter(help="Level of each test; 0.05 in a new state.")]
@@ -231,34 +231,32 @@ def _finite(value: Any) -> Any:
 # Options of their own, or of no use here.
 NOT_SETTABLE = (
     *("alpha", "score", "exact", "keep_top", "from_logits", "temperature", "random_state"),
-    *("groups", "prevalence", "confidence", "target_prevalence", "floor"),
+    *("confidence", "floor"),
 )
+# Settings with one value per class, read from a file.
+FILES_OF_CLASSES = {
+    "groups": "groups",
+    "prevalence": "prevalence",
+    "target_prevalence": "prevalence",
+}
 
 
-def read_settings(pairs: Sequence[str] | None, **options: Any) -> dict[str, Any]:
-    """Return the parameters of methods and scores: those of --set, and of options if given.
+def read_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
+    """Return the parameters of methods and scores that --set gives.
 
-    Those of groups and prevalences are files; a prevalence may be "uniform" instead.
+    Those of `FILES_OF_CLASSES` name a file; a prevalence may be "uniform" instead.
     """
-    from evencover.data.open import class_values_from_file
-
     settings: dict[str, Any] = {}
     for pair in pairs or ():
-        name, equals, value = pair.partition("=")
-        name = name.strip().replace("-", "_")
+        name, equals, text = (part.strip() for part in pair.partition("="))
+        name = name.replace("-", "_")
         if not equals or name in NOT_SETTABLE:
             raise InputError(
                 "--set takes name=value, such as --set tau=0.9, for a parameter of a method or a "
                 f"score that has no option of its own. Got {pair!r}."
             )
-        settings[name] = _value(value.strip())
-    for name, value in options.items():
-        if name == "groups" and value is not None:
-            settings[name] = class_values_from_file(value, "groups")
-        elif name.endswith("prevalence") and value not in (None, "uniform"):
-            settings[name] = _read_numbers(value, f"--{name.replace('_', '-')}")
-        elif value is not None:
-            settings[name] = value
+        is_file = name in FILES_OF_CLASSES and text != "uniform"
+        settings[name] = _read_classes(text, name) if is_file else _value(text)
     return settings
 
 
@@ -299,7 +297,7 @@ def _refuse(setting: str, names: Sequence[str], known: set[str]) -> None:
     """Raise InputError for a setting that none of the methods and scores of these names takes."""
     from evencover.predictors import PREDICTORS, method_names
 
-    known = known - {*NOT_SETTABLE, "name"} | ({"groups", "prevalence"} & known)
+    known = known - {*NOT_SETTABLE, "name"}
     others = [name for name in method_names() if setting in PREDICTORS[name]._parameter_names()]
     close = get_close_matches(setting, sorted(known), n=1)
     hint = f"they take {', '.join(sorted(known)) or 'none that could be set'}."
@@ -367,16 +365,17 @@ def _value(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _read_numbers(file: str, option: str) -> list[Any]:
-    """Read one number per class, alone or in a pair with its class."""
+def _read_classes(file: str, name: str) -> list[Any]:
+    """Read the group or the number of each class, alone or in a pair with the class."""
     from evencover.data.open import class_values_from_file
 
+    values = class_values_from_file(file, FILES_OF_CLASSES[name])
+    if name == "groups":
+        return values
     try:
         return [
-            (each[0], float(each[1])) if isinstance(each, tuple) else float(each)
-            for each in class_values_from_file(file, "prevalence")
+            (value[0], float(value[1])) if isinstance(value, tuple) else float(value)
+            for value in values
         ]
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"The file of {option} must hold one number per class.") from None
+    except (TypeError, ValueError):
+        raise InputError(f"The file of --set {name} must hold one number per class.") from None

@@ -57,4 +57,5 @@ def _options(
 def _texts(value: Any) -> list[str | Path]:
     if isinstance(value, str | Path):
         return [value]
-    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+    texts = [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+    return [*texts, *(text.partition("=")[2] for text in texts)]  # files of --set NAME=FILE

@@ -304,7 +304,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "undercov_gap", "UnderCovGap", "mean shortfall of class coverage from {target}",
-        "points", 2, "lower", {"report": 7, "comparison": 6},
+        "points", 2, "lower", {"report": 7},
         formula="100 · mean over classes of max(0, 1 - alpha - c_y)",
     ),
     Metric(
