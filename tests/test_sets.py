@@ -81,6 +81,7 @@ def test_labels_may_be_class_names():
 def test_frames_hold_the_sets_by_name_where_there_are_names(names):
     sets = PredictionSets.from_mask(MASK, names)
     expected = {"set": sets.to_lists(names=names is not None), "size": [2, 0, 1]}
+    expected["accepted"] = [False, False, True]
     pytest.importorskip("pyarrow")
     assert sets.to_arrow().to_pydict() == expected
     pytest.importorskip("pandas")

@@ -35,6 +35,13 @@ class PredictionSets:
     index
         (N,) row labels in `to_pandas`, optional.
 
+    Attributes
+    ----------
+    accepted
+        (N,) whether the most probable class of the row can be accepted without a review.
+    sizes
+        (N,) numbers of classes.
+
     >>> sets = PredictionSets.from_mask([[True, False, True], [False, False, False]])
     >>> len(sets), sets.sizes.tolist(), sets[0].tolist(), sets.to_lists()
     (2, [2, 0], [0, 2], [[0, 2], []])
@@ -45,6 +52,7 @@ class PredictionSets:
     n_classes: int
     class_names: Sequence[str] | None = None
     index: Any = None
+    _accepted: Array | None = None  # None: the sets with one class, which is the most probable
 
     def __post_init__(self) -> None:
         indptr, indices = np.asarray(self.indptr), np.asarray(self.indices)
@@ -61,20 +69,32 @@ class PredictionSets:
 
     @classmethod
     def from_sizes(
-        cls, sizes: IntArray, indices: Array, n_classes: int, names: Sequence[str] | None = None
+        cls,
+        sizes: IntArray,
+        indices: Array,
+        n_classes: int,
+        names: Sequence[str] | None = None,
+        accepted: Array | None = None,
     ) -> PredictionSets:
         """Make sets from the number of classes in each row, without checks."""
         indptr = np.zeros(len(sizes) + 1, dtype=np.int64)
         np.cumsum(sizes, out=indptr[1:])
-        return cls.from_csr(indptr, indices, n_classes, names)
+        return cls.from_csr(indptr, indices, n_classes, names, accepted)
 
     @classmethod
     def from_csr(
-        cls, indptr: IntArray, indices: Array, n_classes: int, names: Sequence[str] | None = None
+        cls,
+        indptr: IntArray,
+        indices: Array,
+        n_classes: int,
+        names: Sequence[str] | None = None,
+        accepted: Array | None = None,
     ) -> PredictionSets:
         """Make sets from row boundaries, without checks."""
         sets = object.__new__(cls)
         sets.__dict__.update(indptr=indptr, indices=indices, n_classes=n_classes, class_names=names)
+        if accepted is not None:
+            sets.__dict__["_accepted"] = accepted
         return sets
 
     @classmethod
@@ -100,6 +120,9 @@ class PredictionSets:
             np.concatenate([part.indices for part in parts]),
             parts[0].n_classes,
             parts[0].class_names,
+            None
+            if all(part._accepted is None for part in parts)
+            else np.concatenate([part.accepted for part in parts]),
         )
 
     def __len__(self) -> int:
@@ -116,7 +139,8 @@ class PredictionSets:
         sizes = self.sizes[rows]
         starts = np.repeat(self.indptr[rows] - np.cumsum(sizes) + sizes, sizes)
         picked = self.indices[starts + np.arange(sizes.sum())]
-        sets = PredictionSets.from_sizes(sizes, picked, self.n_classes, self.class_names)
+        accepted = None if self._accepted is None else self._accepted[rows]
+        sets = PredictionSets.from_sizes(sizes, picked, self.n_classes, self.class_names, accepted)
         return sets if self.index is None else replace(sets, index=self.index[rows])
 
     def __iter__(self) -> Iterator[Array]:
@@ -170,6 +194,15 @@ class PredictionSets:
         """Number of classes in each row's set (N,)."""
         return np.diff(self.indptr)
 
+    @property
+    def accepted(self) -> Array:
+        """Whether the most probable class of each row can be accepted without a review (N,).
+
+        A row is accepted if its set is exactly its most probable class, or by the cutoffs of
+        `fit_acceptance`. The other rows are for review.
+        """
+        return self.sizes == 1 if self._accepted is None else self._accepted
+
     def contains(self, labels: Any) -> Array:
         """Check whether each row's set contains its label, an index or a class name (N,).
 
@@ -194,7 +227,8 @@ class PredictionSets:
         whole_number(n, "n", "top", 1)
         place = np.arange(len(self.indices)) - np.repeat(self.indptr[:-1], self.sizes)
         indptr = np.concatenate([[0], np.cumsum(np.minimum(self.sizes, n))])
-        return replace(self, indptr=indptr, indices=self.indices[place < n])
+        kept = self.indices[place < n]
+        return replace(self, indptr=indptr, indices=kept, _accepted=self.accepted)
 
     def to_mask(self) -> Array:
         """Return the (N, K) boolean matrix."""
@@ -214,14 +248,15 @@ class PredictionSets:
     def to_arrow(self) -> Any:
         """Build an Arrow table with one row per set; needs pyarrow.
 
-        The columns are ``set``, a list of class names (or indices), and ``size``.
+        The columns are ``set``, a list of class names (or indices), ``size`` and ``accepted``.
         """
         pa = import_pyarrow()
         classes = pa.array(self.indices, pa.int32())
         if self.class_names is not None:
             classes = pa.array(list(self.class_names), pa.string()).take(classes)
         sets = pa.LargeListArray.from_arrays(pa.array(self.indptr, pa.int64()), classes)
-        return pa.table({"set": sets, "size": pa.array(self.sizes, pa.int64())})
+        sizes = pa.array(self.sizes, pa.int64())
+        return pa.table({"set": sets, "size": sizes, "accepted": pa.array(self.accepted)})
 
     def to_pandas(self) -> Any:
         """Build a pandas data frame with the columns of `to_arrow`.
@@ -240,7 +275,8 @@ class PredictionSets:
         return polars.DataFrame(self._columns(), schema_overrides={"set": polars.List(kind)})
 
     def _columns(self) -> dict[str, Any]:
-        return {"set": self.to_lists(names=self.class_names is not None), "size": self.sizes}
+        lists = self.to_lists(names=self.class_names is not None)
+        return {"set": lists, "size": self.sizes, "accepted": self.accepted}
 
     def indexed_like(self, rows: Any) -> PredictionSets:
         """Return the sets with the index of a pandas frame, if `rows` is one."""

@@ -32,6 +32,7 @@ __all__ = [
     "score_entries",
     "set_coverage",
     "set_sizes",
+    "top_classes",
     "true_label_ranks",
     "true_label_scores",
 ]
@@ -150,6 +151,11 @@ def _top_entries(rows: TopK) -> IntArray:
     return order[rows.starts[:-1]]
 
 
+def top_classes(rows: TopK) -> IntArray:
+    """Return the most probable class of each row (n,)."""
+    return rows.classes[_top_entries(rows)].astype(np.int64)
+
+
 def prediction_sets(
     formula: Formula,
     rows: TopK,
@@ -189,7 +195,7 @@ def set_coverage(
         appearances += np.bincount(rows.classes[inside], minlength=rows.n_classes)
     sizes = np.bincount(rows.row_of_entry[inside], minlength=len(rows))
     covered = _of_labels(rows, labels, inside, False)
-    return Coverage(sizes, covered, rows.classes[top].astype(np.int64), (sizes == 1) & inside[top])
+    return Coverage(sizes, covered, top_classes(rows), (sizes == 1) & inside[top])
 
 
 def set_sizes(

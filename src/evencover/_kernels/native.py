@@ -30,6 +30,7 @@ NAME = "c++"
 INSTRUCTION_SET: str = _native.instruction_sets()[0]
 
 p_values_of = reference.p_values_of  # takes scores, not rows
+top_classes = reference.top_classes
 
 
 def random_bits(seed: int, use: int, ids: Array) -> Array:

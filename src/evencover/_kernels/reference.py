@@ -39,6 +39,7 @@ __all__ = [
     "set_coverage",
     "set_sizes",
     "shortfalls",
+    "top_classes",
     "true_label_ranks",
     "true_label_scores",
     "uniforms",
@@ -336,7 +337,7 @@ def _sets(
     """Return which classes are in each row's set (n, K)."""
     [mask] = _members(formula, rows, draws, [thresholds], **options)
     if keep_top:
-        mask[np.arange(len(rows)), rows.argmax(axis=1)] = True
+        mask[np.arange(len(rows)), top_classes(rows)] = True
     return mask
 
 
@@ -355,6 +356,11 @@ def ready_sets(formula: Formula, draws: Draws, thresholds: Thresholds, **options
     return sets
 
 
+def top_classes(rows: Array) -> IntArray:
+    """Return the most probable class of each row (n,); of equal ones, the first."""
+    return rows.argmax(axis=1)
+
+
 @in_slices
 def set_coverage(
     formula: Formula,
@@ -369,7 +375,7 @@ def set_coverage(
 ) -> Coverage:
     """Evaluate the sets of labeled rows; add to `appearances` (K,) how many contain each class."""
     mask = _sets(formula, rows, draws, thresholds, keep_top, **options)
-    sizes, top, each_row = mask.sum(axis=1), rows.argmax(axis=1), np.arange(len(rows))
+    sizes, top, each_row = mask.sum(axis=1), top_classes(rows), np.arange(len(rows))
     if appearances is not None:
         appearances += mask.sum(axis=0)
     return Coverage(sizes, mask[each_row, labels], top, (sizes == 1) & mask[each_row, top])

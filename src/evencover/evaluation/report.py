@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evencover._kernels import Coverage
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
 from evencover.evaluation.metrics import CoverageMetrics, shown_in
-from evencover.evaluation.statistics import clopper_pearson
+from evencover.evaluation.statistics import clopper_pearson, likely_below
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
 from evencover.validation import import_pandas, label_indices, unknown_label, whole_number
@@ -26,6 +27,8 @@ class Tally(NamedTuple):
     ``rows`` and ``covered`` (K,) count test rows and covered rows by class; ``sizes`` (K + 1,)
     counts sets by size; ``size_sums`` (K,) adds sizes by the row's class, None if not counted.
     ``n_unknown`` counts rows with label K, not among the classes; ``sizes`` includes them.
+    ``appearances`` (K,) counts the sets that contain each class. ``accepted`` and
+    ``accepted_right`` (K,) count accepted rows by predicted class. None where not counted.
     """
 
     rows: IntArray
@@ -33,6 +36,9 @@ class Tally(NamedTuple):
     sizes: IntArray
     size_sums: IntArray | None = None
     n_unknown: int = 0
+    appearances: IntArray | None = None
+    accepted: IntArray | None = None
+    accepted_right: IntArray | None = None
 
     @classmethod
     def zeros(cls, n_classes: int) -> Tally:
@@ -57,6 +63,18 @@ class Tally(NamedTuple):
             np.bincount(sizes, minlength=n_classes + 1),
             sums[:n_classes].astype(np.int64),
             int(rows[n_classes]),
+        )
+
+    @classmethod
+    def of_coverage(cls, labels: IntArray, coverage: Coverage, appearances: IntArray) -> Tally:
+        """Count rows, their sets, and accepted predictions."""
+        n_classes, is_accepted = len(appearances), coverage.is_accepted
+        accepted = coverage.top_classes[is_accepted]
+        right = accepted[accepted == labels[is_accepted]]
+        return cls.of_rows(labels, coverage.is_covered, coverage.sizes, n_classes)._replace(
+            appearances=appearances,
+            accepted=np.bincount(accepted, minlength=n_classes),
+            accepted_right=np.bincount(right, minlength=n_classes),
         )
 
     def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
@@ -161,6 +179,10 @@ class ClassView(NamedTuple):
     confused_with: tuple[tuple[int, int], ...]
 
 
+def _total(counts: IntArray | None) -> int:
+    return 0 if counts is None else int(counts.sum())
+
+
 def evaluate(
     sets: PredictionSets,
     labels: Any,
@@ -218,6 +240,8 @@ class CoverageReport(CoverageMetrics):
     classes have their own, ``class_alpha`` (K,), it is the mean over the test rows. `to_dict` lists
     every number. ``data_warnings`` are signs that the examples differ from the calibration set.
     ``labels_fit`` is False if the labels do not belong to the rows; coverage has no meaning then.
+    ``appearances`` (K,) counts the sets that contain each class; ``accepted`` and
+    ``accepted_right`` (K,) count accepted predictions of each class and those that are right.
     """
 
     alpha: float
@@ -233,6 +257,10 @@ class CoverageReport(CoverageMetrics):
     size_sums: IntArray | None = None
     class_alpha: FloatArray | None = None
     n_unknown: int = 0
+    appearances: IntArray | None = None
+    accepted: IntArray | None = None
+    accepted_right: IntArray | None = None
+    accept_accuracy: float = 0.95
     at_top: CoverageReport | None = None
     data_warnings: tuple[str, ...] = ()
     labels_fit: bool = True
@@ -249,13 +277,49 @@ class CoverageReport(CoverageMetrics):
         if not own.is_one:
             about_classes["class_alpha"] = own.floats
             level = float(tally.rows @ own.floats / max(1, tally.rows.sum()))
-        about_classes |= {"size_sums": tally.size_sums, "n_unknown": tally.n_unknown}
+        counted = ("size_sums", "n_unknown", "appearances", "accepted", "accepted_right")
+        about_classes |= {name: getattr(tally, name) for name in counted}
         return cls(level, tally.rows, tally.covered, tally.sizes, **about_classes)
 
     @cached_property
     def class_coverage_interval(self) -> FloatArray:
         """Exact (Clopper-Pearson) 95% confidence limits of each class's coverage (K, 2)."""
         return clopper_pearson(self.class_covered, self.class_counts)
+
+    # ---- accepted predictions, and labels that make sets large ----------------------------------
+
+    @property
+    def accepted_share(self) -> float:
+        """Fraction of rows whose most probable class is accepted without a review."""
+        return float(_total(self.accepted) / max(1, self.size_counts.sum()))
+
+    @property
+    def accepted_accuracy(self) -> float:
+        """Accuracy among accepted predictions; NaN if none is accepted."""
+        accepted = _total(self.accepted)
+        return _total(self.accepted_right) / accepted if accepted else np.nan
+
+    @property
+    def accepted_accuracy_interval(self) -> FloatArray:
+        """Exact 95% confidence limits of the accuracy among accepted predictions (2,)."""
+        return clopper_pearson(_total(self.accepted_right), _total(self.accepted))
+
+    @cached_property
+    def is_unsafe(self) -> Array:
+        """Whether a class's accepted predictions are significantly too often wrong (K,).
+
+        Exact binomial tests against ``accept_accuracy``, at a 5% false discovery rate.
+        """
+        if self.accepted is None or self.accepted_right is None:
+            return np.zeros(self.n_classes, dtype=bool)
+        return likely_below(self.accepted_right, self.accepted, 1 - self.accept_accuracy)
+
+    def largest_contributors(self, k: int = 10) -> IntArray:
+        """Find the classes that add the most wrong labels to sets, the worst first."""
+        if self.appearances is None:
+            return np.zeros(0, dtype=np.int64)
+        added = self.appearances - self.class_covered
+        return np.argsort(-added, kind="stable")[: min(k, int((added > 0).sum()))]
 
     # ---- groups of classes -------------------------------------------------------------------
 

@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
-from evencover.data.fingerprint import Fingerprint
+from evencover.data.fingerprint import Fingerprint, Sampler
 from evencover.data.open import as_source
 from evencover.data.source import Block, Source
-from evencover.engine.blocks import fold_source, map_source
+from evencover.engine.blocks import fold_source, gathered, joined, map_source
 from evencover.errors import InputError, NotFittedError, warn_caller
 from evencover.evaluation.report import Confusions, CoverageReport, Tally
 from evencover.predictors import wording
+from evencover.predictors.acceptance import CONFIDENCE, Acceptance, Predictions, fit_acceptance
 from evencover.predictors.calibration import (
     CalibrationInputs,
     CalibrationRows,
@@ -126,6 +127,8 @@ class BasePredictor:
         One name per class, or None.
     alpha_, score_, temperature_
         The target miscoverage of each class (K,), the score, and the temperature of the fit.
+    acceptance_
+        Which predictions to accept, if `fit_acceptance` decided it.
     fit_
         The whole fit, a `Fit`.
     """
@@ -563,6 +566,58 @@ class BasePredictor:
         self.fit_ = self._refit(fit, rows, inputs)
         return self
 
+    def fit_acceptance(
+        self,
+        probabilities: Any,
+        labels: Any = None,
+        *,
+        accuracy: float = 0.95,
+        confidence: float = CONFIDENCE,
+        ids: Any = None,
+        executor: Any = None,
+    ) -> Self:
+        """Choose which predictions to accept without a review, so that they are right often enough.
+
+        With probability `confidence` over labeled rows, the accuracy among accepted predictions is
+        at least `accuracy`; the accuracy of each predicted class has the same target. A prediction
+        is then accepted if its probability reaches the cutoff of its class, whatever its set. The
+        calibration rows themselves can be used, because cutoffs do not depend on thresholds.
+
+        Parameters
+        ----------
+        probabilities, labels, ids, executor
+            As in `fit`.
+        accuracy
+            Target accuracy among accepted predictions.
+        confidence
+            Probability of reaching it.
+        """
+        fit = self._current_fit()
+        for name, value in (("accuracy", accuracy), ("confidence", confidence)):
+            real_number(value, name, "fit_acceptance", 0, 1, open_low=True, open_high=True)
+        source = fit.open(probabilities, labels, ids, allow_unknown=True)
+        require_labels(source, "Acceptance")
+        scoring, sampler = fit.rule.scoring.for_input(source.logits), Sampler(source.n_rows)
+        parts = map_source(source, scoring.predictions, joined, executor, sampler=sampler)
+        scores, classes, is_right, keys = gathered(parts, source.n_rows)
+        warn_of_mismatch(source, sampler.result(), scoring)
+        acceptance = fit_acceptance(
+            Predictions(scores, classes, is_right),
+            fit.rows.n_classes,
+            keys,
+            accuracy=float(accuracy),
+            confidence=float(confidence),
+            random_state=self.random_state,
+        )
+        if not acceptance.n_tested.any():
+            warn_caller(
+                f"No prediction is accepted: with {len(keys)} rows, no rule is shown to have "
+                f"accuracy {accuracy:g} with confidence {confidence:g}. Use more labeled rows, or "
+                "a lower accuracy."
+            )
+        self.fit_ = replace(fit, acceptance=acceptance)
+        return self
+
     def with_alpha(self, alpha: Any) -> Self:
         """Return this predictor at another alpha, refitted to the calibration rows that it keeps.
 
@@ -584,7 +639,7 @@ class BasePredictor:
     ) -> Fit:
         """Calibrate on other rows, or with another alpha; otherwise as for the fit."""
         method = type(self)(**(dict(fit.parameters) | changed))
-        return method._fit_rows(
+        refitted = method._fit_rows(
             make_score(method.score),
             rows,
             fit.temperature,
@@ -592,6 +647,7 @@ class BasePredictor:
             out_of_fold=fit.out_of_fold,
             given=self._parameters_in()(vars(self)),
         )
+        return refitted if fit.acceptance is None else replace(refitted, acceptance=fit.acceptance)
 
     # ---- the fit -----------------------------------------------------------------------------
 
@@ -670,6 +726,11 @@ class BasePredictor:
     def score_(self) -> Score:
         """The score, with what the calibration labels decide filled in."""
         return self._any_fit.rule.scoring.score
+
+    @property
+    def acceptance_(self) -> Acceptance | None:
+        """Which predictions are accepted, if `fit_acceptance` decided it."""
+        return self._any_fit.acceptance
 
     @property
     def temperature_(self) -> float:

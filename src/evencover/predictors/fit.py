@@ -25,6 +25,7 @@ from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.data.open import as_source
 from evencover.data.source import Classes, Source
 from evencover.errors import InputError
+from evencover.predictors.acceptance import Acceptance
 from evencover.predictors.calibration import CalibrationInputs, CalibrationRows
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.predictors.weights import target_shares
@@ -62,6 +63,8 @@ class Fit:
         Whether the rows' probabilities come from models of cross-validation folds.
     given
         The parameters as the predictor holds them, to notice when they are changed; not stored.
+    acceptance
+        Which predictions to accept, if that was fitted.
     """
 
     parameters: Mapping[str, Any]
@@ -72,6 +75,7 @@ class Fit:
     inputs: CalibrationInputs
     out_of_fold: bool
     given: tuple[Any, ...]
+    acceptance: Acceptance | None = None
 
     def __post_init__(self) -> None:
         vars(self).update(
@@ -79,6 +83,7 @@ class Fit:
             thresholds=_frozen(self.thresholds),
             state=_frozen(self.state),
             inputs=_frozen(self.inputs),
+            acceptance=_frozen(self.acceptance),
         )
         self._check()
 
@@ -128,6 +133,10 @@ class Fit:
         if not _within(rows.ranks, 1, n_classes) or rows.ids.dtype != np.uint64:
             raise InputError(f"Ranks of calibration labels must be between 1 and {n_classes}.")
         _require_numbers((rows.scores, rows.label_values), "the calibration rows")
+        if self.acceptance is not None:
+            _require_numbers(self.acceptance, "the acceptance")
+            if any(np.shape(counts) != (n_classes,) for counts in self.acceptance[:3]):
+                raise InputError("The acceptance must have one entry per class.")
         if not 0 < self.temperature < math.inf:
             raise InputError(f"The temperature must be above 0. Got {self.temperature}.")
         sample, limit = self.inputs.sample, self.inputs.limit
@@ -169,7 +178,8 @@ class Fit:
             score, bool(own["from_logits"]), self.temperature, own["random_state"], assumed=True
         )
         thresholds = _frozen(score.base_thresholds(self.thresholds))
-        return SetRule(scoring, thresholds, bool(own["keep_top"]), rows.class_names)
+        keep_top = bool(own["keep_top"])
+        return SetRule(scoring, thresholds, keep_top, rows.class_names, self.acceptance)
 
     @cached_property
     def scored_rows(self) -> CalibrationRows:

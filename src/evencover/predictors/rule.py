@@ -11,16 +11,19 @@ from typing import Any
 import numpy as np
 
 from evencover import _kernels
-from evencover._kernels import BadRow, Coverage, Draws
+from evencover._kernels import NO_DRAWS, BadRow, Coverage, Draws
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
 from evencover.errors import InputError
 from evencover.evaluation.report import Confusions, Tally
+from evencover.predictors.acceptance import Acceptance
 from evencover.quantiles import Thresholds
-from evencover.randomness import row_ids
-from evencover.scores import Score
+from evencover.randomness import places, row_ids
+from evencover.scores import Score, Softmax
 from evencover.sets import PredictionSets
 from evencover.validation import are_probabilities, raise_bad_row, score_rows
+
+SOFTMAX = Softmax()
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,21 @@ class BoundScore:
                 self.score.base.kernel, block.rows, draws, block.known_labels, **self.options
             )
 
+    def top_scores(self, block: Block, top_classes: IntArray) -> FloatArray:
+        """Compute softmax scores of the most probable classes (n,), whatever the score."""
+        with self.checking(block):
+            return _kernels.true_label_scores(
+                SOFTMAX.kernel, block.rows, NO_DRAWS, top_classes, **self.options
+            )
+
+    def predictions(self, block: Block) -> tuple[Array, ...]:
+        """Return the softmax scores of the predictions (n,), their classes, if right, and keys."""
+        top = _kernels.top_classes(block.rows)
+        keys = block.ids
+        if keys is None:
+            keys = places(block.start, block.start + len(top))
+        return self.top_scores(block, top), top, top == block.labels, keys
+
     def true_ranks(self, block: Block) -> IntArray:
         """Compute ranks of the true labels (n,)."""
         assert block.labels is not None
@@ -118,13 +136,15 @@ class SetRule:
     """All that decides whether a class is in the set of a row; made once, used for every block.
 
     ``scoring`` is the score, with what the calibration labels decide filled in; ``thresholds``
-    are those of its base score.
+    are those of its base score. With ``keep_top``, a set always contains the most probable class.
+    ``acceptance`` decides which rows to accept; without it, those whose set is just that class.
     """
 
     scoring: BoundScore
     thresholds: Thresholds
     keep_top: bool
     class_names: Sequence[str] | None
+    acceptance: Acceptance | None = None
 
     def for_input(self, logits: bool | None) -> SetRule:
         """Return the rule for an input that states whether it holds `logits`, or does not."""
@@ -164,7 +184,18 @@ class SetRule:
             places, classes = self._ready(rows, keys)
         except BadRow as bad:
             raise_bad_row(rows[bad.row], bad.row, logits=self.scoring.logits)
-        return PredictionSets.from_csr(places, classes, rows.shape[1], self.class_names)
+        accepted = self._accepted(Block(0, rows, ids=keys), np.diff(places), classes)
+        return PredictionSets.from_csr(places, classes, rows.shape[1], self.class_names, accepted)
+
+    def _accepted(self, block: Block, sizes: IntArray, classes: Array) -> Array | None:
+        """Return which rows are accepted (n,); None if it is those whose set has one class."""
+        if self.acceptance is None and self.keep_top:
+            return None
+        top = _kernels.top_classes(block.rows)
+        if self.acceptance is not None:
+            return self.acceptance.is_accepted(top, self.scoring.top_scores(block, top))
+        first = np.append(classes, 0)[np.cumsum(sizes) - sizes]
+        return (sizes == 1) & (first == top)
 
     @cached_property
     def _ready(self) -> Callable[[Array, Array | None], tuple[IntArray, Array]]:
@@ -188,19 +219,25 @@ class SetRule:
         with self.scoring.checking(block):
             return self._sets(block)
 
-    def coverage(self, block: Block) -> Coverage:
-        """Evaluate the sets of labeled rows."""
+    def coverage(self, block: Block, appearances: IntArray | None = None) -> Coverage:
+        """Evaluate the sets of labeled rows; add how many contain each class to `appearances`."""
         with self.scoring.checking(block):
-            return self._coverage(block)
+            coverage = self._coverage(block, appearances)
+        if self.acceptance is None:
+            return coverage
+        scores = self.scoring.top_scores(block, coverage.top_classes)
+        accepted = self.acceptance.is_accepted(coverage.top_classes, scores)
+        return coverage._replace(is_accepted=accepted)
 
     def tally(self, block: Block) -> tuple[Tally, Confusions]:
         """Count what every metric follows from."""
         assert block.labels is not None
-        sizes, is_covered, top_classes, _ = self.coverage(block)
         n_classes = block.rows.shape[1]
+        appearances = np.zeros(n_classes, dtype=np.int64)
+        coverage = self.coverage(block, appearances)
         return (
-            Tally.of_rows(block.labels, is_covered, sizes, n_classes),
-            Confusions.of(block.labels, top_classes, n_classes),
+            Tally.of_coverage(block.labels, coverage, appearances),
+            Confusions.of(block.labels, coverage.top_classes, n_classes),
         )
 
     def _sets(self, block: Block) -> PredictionSets:
@@ -208,13 +245,20 @@ class SetRule:
         sizes, classes = _kernels.prediction_sets(
             kernel, block.rows, draws, self.thresholds, **self._options
         )
-        return PredictionSets.from_sizes(sizes, classes, block.rows.shape[1], self.class_names)
+        accepted = self._accepted(block, sizes, classes)
+        n_classes = block.rows.shape[1]
+        return PredictionSets.from_sizes(sizes, classes, n_classes, self.class_names, accepted)
 
-    def _coverage(self, block: Block) -> Coverage:
+    def _coverage(self, block: Block, appearances: IntArray | None) -> Coverage:
         assert block.labels is not None
-        kernel, draws = self.scoring.score.base.kernel, self._draws(block)
         return _kernels.set_coverage(
-            kernel, block.rows, draws, block.known_labels, self.thresholds, **self._options
+            self.scoring.score.base.kernel,
+            block.rows,
+            self._draws(block),
+            block.known_labels,
+            self.thresholds,
+            appearances=appearances,
+            **self._options,
         )
 
     def _draws(self, block: Block) -> Draws:
