@@ -419,7 +419,7 @@ def normal_model(x, labels, n_classes, examples_per_class=None):
 
     Below 1.5 examples per class, in all of the data, variance within classes is padded with rows
     of the pooled variance. The slope shrinks by its own variance. A class without rows counts as
-    having one fewer than the rarest one.
+    having as many as the rarest one.
     """
     own = classwise_groups(x, labels, n_classes)
     seen = [c for c in range(n_classes) if own[c]]
@@ -454,7 +454,7 @@ def normal_model(x, labels, n_classes, examples_per_class=None):
     kappa, found = within / between, []
     for c in range(n_classes):
         n_own = len(own[c])
-        expected = height + slope * (math.log1p(max(n_own, n.min() - 1)) - middle)
+        expected = height + slope * (math.log1p(max(n_own, n.min())) - middle)
         mu = (n_own * mean.get(c, 0.0) + kappa * expected) / (n_own + kappa)
         variance = (40 * within + squares[c]) / (40 + max(n_own - 1, 0))
         found.append((mu, math.sqrt(variance * (1 + 1 / (n_own + kappa)))))

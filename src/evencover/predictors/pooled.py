@@ -86,11 +86,11 @@ def _class_line(n: FloatArray, means: FloatArray, within: float) -> tuple[FloatA
 
     Weighted least squares; the variance is the one at which the weighted squares equal their
     degrees of freedom (Paule and Mandel 1982), found by Newton's method. The slope shrinks by its
-    own variance, and a class without examples counts as having one fewer than the rarest: a line
+    own variance, and a class without examples counts as having as many as the rarest: a line
     through nearly equal counts is noise, which extrapolation to 0 would multiply.
     """
     seen = n > 0
-    feature, y, noise = np.log1p(np.maximum(n, n[seen].min() - 1)), means[seen], within / n[seen]
+    feature, y, noise = np.log1p(np.maximum(n, n[seen].min())), means[seen], within / n[seen]
     x = feature[seen]
     has_slope = len(x) > 2 and np.ptp(x) > 1e-9
     between = slope = information = 0.0
