@@ -34,7 +34,7 @@ def gathered(parts: Iterable[tuple[Array, ...]], n_rows: int | None) -> tuple[Ar
     columns: tuple[Array, ...] = ()
     start = 0
     for part in parts:
-        columns = columns or tuple(np.empty(n_rows, dtype=values.dtype) for values in part)
+        columns = columns or tuple(map(partial(np.empty_like, shape=n_rows), part))
         stop = start + len(part[0])
         for column, values in zip(columns, part, strict=True):
             column[start:stop] = values[: n_rows - start]  # the source raises at the end

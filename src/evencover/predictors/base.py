@@ -286,11 +286,12 @@ class BasePredictor:
 
     def _check_parameters(self) -> Score:
         """Raise InputError for an invalid parameter; return the score."""
-        owner, names = type(self).__name__, self._parameter_names()
+        owner, parameters = type(self).__name__, self.get_params()
         for cls in reversed(type(self).__mro__):
             for name, check in vars(cls).get("_constraints", {}).items():
-                if name in names:
-                    check(getattr(self, name), name, owner)
+                # The class attribute is the default, which needs no check.
+                if name in parameters and parameters[name] is not getattr(type(self), name, None):
+                    check(parameters[name], name, owner)
         if self.exact and not self._supports_exact:
             raise InputError(
                 f"The 'exact' parameter of {owner} must be False: its coverage does not come from "
@@ -387,7 +388,8 @@ class BasePredictor:
         scoring = BoundScore(score, self.from_logits, float(temperature), self.random_state, True)
         scoring = scoring.for_input(source.logits)
         rows, read = read_rows(source, scoring, self.needs, executor, is_apart, is_miss)
-        inputs = CalibrationInputs(((read.hexdigest(), len(rows)),), read.sample, read.limit)
+        fingerprints = ((read.hexdigest(), len(rows.scores)),)
+        inputs = CalibrationInputs(fingerprints, read.sample, read.limit)
         return self._fit_rows(score, rows, float(temperature), inputs, out_of_fold=out_of_fold)
 
     def fit_scores(

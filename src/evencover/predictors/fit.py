@@ -85,16 +85,7 @@ class Fit:
             inputs=_frozen(self.inputs),
             acceptance=_frozen(self.acceptance),
         )
-        self._check()
-
-    def __reduce__(self) -> Any:
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return Fit, tuple((values | {"parameters": dict(self.parameters)}).values())
-
-    # ---- invariants --------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        """Raise InputError unless the parts fit each other."""
+        # The parts must fit each other, also if they come from a file.
         rows, n_classes, names = self.rows, self.rows.n_classes, self.rows.class_names
         if n_classes < 2:
             raise InputError(f"There must be at least 2 classes. Got {n_classes}.")
@@ -144,6 +135,10 @@ class Fit:
             raise InputError("The sample of calibration rows must have two columns.")
         if not 0 <= limit < 2**64:
             raise InputError("The limit of the sample must have 64 bits.")
+
+    def __reduce__(self) -> Any:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Fit, tuple((values | {"parameters": dict(self.parameters)}).values())
 
     # ---- what follows ------------------------------------------------------------------------
 
