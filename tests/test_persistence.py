@@ -39,7 +39,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:About .* copies of calibration r
 
 
 METHODS = method_names()
-NAMES = ["Ελληνικά", "日本語", "español", "naïve 🐟", 'quote " and \\', "two words", "é\u0301", "plain"]
+NAMES = ["Ελληνικά", "日本語", "español", "naïve 🐟", 'quote " and \\', "two w", "é\u0301", "plain"]
 
 
 def fitted(data, method="clustered", **parameters):

@@ -49,7 +49,7 @@ def languages(folder, quietly):
 def strange(folder, simulate):
     """Names that try to be something else."""
     data = simulate(2000, 6, seed=4)
-    names = [EVIL, QUOTES, EMOJI, ARABIC, " ", "x" * 300]
+    names = [EVIL, QUOTES, EMOJI, ARABIC, "class 4", "x" * 300]
     predictor = make_predictor("classwise").fit(
         data.rows[:1000], data.labels[:1000], class_names=names
     )

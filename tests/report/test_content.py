@@ -189,13 +189,13 @@ def test_rows_are_called_by_their_ids(fitted, test_rows):
 
 
 @pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
-def test_classes_without_names_or_test_rows_have_a_place(quietly, simulate):
+def test_classes_without_test_rows_have_a_place(quietly, simulate):
     data = simulate(500, 10, long_tail=True)
     predictor = quietly(
-        make_predictor("classwise"), data.rows, data.labels, class_names=["  ", " ", *"cdefghij"]
+        make_predictor("classwise"), data.rows, data.labels, class_names=list("abcdefghij")
     )
     content = report_content(predictor, data.rows[:100], data.labels[:100])
-    assert content["classes"]["name"][:3] == ["class 0", "class 1", "c"]
+    assert content["classes"]["name"][:3] == ["a", "b", "c"]
     assert content["classes"]["state"][-1] == "0"
     assert content["classes"]["size"][-1] is None
     assert content["classes"]["threshold"][-1] is None  # in every set

@@ -19,7 +19,7 @@ from cyclopts import App, Group, Parameter
 from evencover.cli.console import note, watch
 from evencover.cli.outputs import Writes
 from evencover.data.open import as_source
-from evencover.data.source import Classes, Source
+from evencover.data.source import Source
 from evencover.errors import InputError
 from evencover.quantiles import DEFAULT, ClassAlpha
 from evencover.validation import unique_keys
@@ -102,7 +102,7 @@ class Rows:
 
         With a predictor, columns are in the order of its classes.
         """
-        model = None if predictor is None else Classes(predictor.n_classes_, predictor.class_names_)
+        model = None if predictor is None else predictor._current_fit().classes
         how: Any = {"allow_unknown": allow_unknown, "read_labels": read_labels, "classes": model}
         source = as_source(data, **self._arguments(), **how)
         if source.matching is not None and not source.matching.is_doubtful:  # else it was warned

@@ -15,6 +15,7 @@ from evencover._kernels.reference import mixed
 from evencover.arrays import Array, IntArray
 from evencover.data.source import Block
 from evencover.randomness import places
+from evencover.rounding import precision_of
 from evencover.sizes import at_once, sampled
 
 Result = TypeVar("Result")
@@ -98,6 +99,11 @@ class Fingerprint(NamedTuple):
             rows = RowSample.join([self.rows, other.rows])
         total = (self.total + other.total) % 2**64
         return first._replace(total=total, sample=sample, rows=rows)
+
+    @property
+    def precision(self) -> float | None:
+        """The precision of the numbers; None if they are too few."""
+        return None if self.rows is None else precision_of(self.rows.numbers)
 
     @property
     def limit(self) -> int:

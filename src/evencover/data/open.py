@@ -385,6 +385,8 @@ def as_source(
     keys = Keys(probabilities_key, None if is_table else labels_key, ids_key, read_labels)
     if is_table and ids is None and ids_key is None:
         keys = replace(keys, shared=_names_to_share(labels, labels_key))
+    if classes is not None and isinstance(probabilities, list | tuple) and not probabilities:
+        probabilities = np.zeros((0, classes.n_classes))
     stored_labels, shared = None, dict[str, Array]()
     if isinstance(probabilities, Source):
         source = probabilities

@@ -13,6 +13,7 @@ from evencover.arrays import Array, IntArray, to_numpy
 from evencover.data.columns import ColumnUses
 from evencover.errors import InputError, listed, warn_caller
 from evencover.randomness import row_ids
+from evencover.rounding import warn_of_precision
 from evencover.sizes import at_once
 from evencover.validation import label_indices, labels_are_names, score_rows, unknown_label
 
@@ -159,6 +160,7 @@ class Classes(NamedTuple):
 
     n_classes: int
     names: Sequence[str] | None
+    precision: float | None = None  #: of the calibration rows, if known; see `rounding`
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -184,6 +186,7 @@ class Source:
     allow_unknown: bool = False  #: whether labels may be unknown names
     first_unknown: tuple[str, str] | None = None  #: the first label of no class, and its row
     offset: int = 0  #: index of the first row in the whole input
+    precision: float | None = None  #: that the rows must have, if known
     watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None  #: wraps the blocks
 
     @property
@@ -318,7 +321,12 @@ class Source:
                 f"Got {self.n_classes} classes in {self.name}."
             )
         names = source.class_names if classes.names is None else tuple(classes.names)
-        return replace(source, n_classes=classes.n_classes, class_names=names)
+        return replace(
+            source,
+            n_classes=classes.n_classes,
+            class_names=names,
+            precision=classes.precision,
+        )
 
     def _reordered(self, names: Sequence[str]) -> Source:
         assert self.class_names is not None
@@ -378,6 +386,8 @@ class Source:
             self._require_one_per_row(part.stop)
             labels, ids = self._labels_of(raw, part), self._keys_of(raw, part)
             yield Block(self.offset + start, rows, labels, ids, self)
+            if start == self.offset == 0:
+                warn_of_precision(rows, self.precision)
             start = part.stop
         if start == 0:
             labels = np.zeros(0, dtype=np.int64) if self.has_labels else None

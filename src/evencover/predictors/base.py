@@ -389,7 +389,7 @@ class BasePredictor:
         scoring = scoring.for_input(source.logits)
         rows, read = read_rows(source, scoring, self.needs, executor, is_apart, is_miss)
         fingerprints = ((read.hexdigest(), len(rows.scores)),)
-        inputs = CalibrationInputs(fingerprints, read.sample, read.limit)
+        inputs = CalibrationInputs(fingerprints, read.sample, read.limit, read.precision)
         return self._fit_rows(score, rows, float(temperature), inputs, out_of_fold=out_of_fold)
 
     def fit_scores(
@@ -765,7 +765,9 @@ class BasePredictor:
         fit = self._current_fit()
         few = None if executor is not None else _few_rows(probabilities, fit.rows.n_classes)
         if few is not None:
-            return fit.rule.few_sets(few, ids)
+            sets = fit.rule.few_sets(few, ids)
+            fit.check_precision(few)
+            return sets
         blocks = self.predict_set_blocks(probabilities, ids=ids, executor=executor)
         return PredictionSets.concatenate(blocks).indexed_like(probabilities)
 

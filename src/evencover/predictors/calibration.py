@@ -130,12 +130,13 @@ class CalibrationInputs(NamedTuple):
 
     ``fingerprints`` have the text of each input, and the index after its last row. ``sample``
     (n, 2) has content hashes of some rows, and the indices of these rows; it has all rows whose
-    hash is at most ``limit``.
+    hash is at most ``limit``. ``precision`` is that of the first input (see `rounding`).
     """
 
     fingerprints: tuple[tuple[str, int], ...] = ()
     sample: Array = np.zeros((0, 2), dtype=np.uint64)
     limit: int = 2**64 - 1
+    precision: float | None = None
 
     def followed_by(
         self, read: Fingerprint, offset: int, n_old: int, labels: IntArray, n_classes: int
@@ -152,7 +153,8 @@ class CalibrationInputs(NamedTuple):
         known.append((alone.hexdigest(), n_rows))
         moved = read.sample + np.array([0, n_old - offset], dtype=np.int64).view(np.uint64)
         sample, limit = np.concatenate([self.sample, moved]), min(self.limit, read.limit)
-        return CalibrationInputs(tuple(known), sample[sample[:, 0] <= np.uint64(limit)], limit)
+        sample = sample[sample[:, 0] <= np.uint64(limit)]
+        return self._replace(fingerprints=tuple(known), sample=sample, limit=limit)
 
     def since(self, first: int) -> CalibrationInputs:
         """Forget rows before `first`; an input is known while any of its rows is left."""

@@ -30,6 +30,7 @@ from evencover.predictors.calibration import CalibrationInputs, CalibrationRows
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.predictors.weights import target_shares
 from evencover.quantiles import ClassAlpha, Thresholds
+from evencover.rounding import warn_of_precision
 from evencover.scores import Score
 
 ENOUGH_SCORES, N_BINS = 4096, 32  # of the histogram of calibration scores
@@ -218,8 +219,18 @@ class Fit:
             ids=ids,
             allow_unknown=allow_unknown,
             read_labels=read_labels,
-            classes=Classes(self.rows.n_classes, self.rows.class_names),
+            classes=self.classes,
         )
+
+    @property
+    def classes(self) -> Classes:
+        """What an input must have: the classes, and the precision of the rows."""
+        return Classes(self.rows.n_classes, self.rows.class_names, self.inputs.precision)
+
+    def check_precision(self, rows: Array) -> None:
+        """Warn, once, of rows in memory with another precision than the calibration rows."""
+        if "is_checked" not in vars(self) and warn_of_precision(rows, self.inputs.precision):
+            vars(self)["is_checked"] = True
 
 
 class Fitted(Protocol):

@@ -169,10 +169,10 @@ class SetRule:
         """
         matrix = score_rows(rows)
         n_classes = len(self.thresholds.upper)
-        if matrix.shape[1] != n_classes or not len(matrix):
+        if matrix.shape[1] != n_classes:
             raise InputError(
-                f"'rows' must have at least one row and the {n_classes} classes of the calibration "
-                f"data. Got an array of shape {matrix.shape} instead."
+                f"'rows' must have the {n_classes} classes of the calibration data. Got an array "
+                f"of shape {matrix.shape} instead."
             )
         return self.few_sets(matrix, ids)
 

@@ -461,9 +461,9 @@ def _class_columns(
     limits = report.class_coverage_interval.round(4)
     with np.errstate(invalid="ignore"):
         sizes = (report.size_sums / report.class_counts).round(2)
-    names = map(str, report.class_names or [""] * report.n_classes)
+    names = report.class_names or [f"class {k}" for k in range(report.n_classes)]
     columns: dict[str, Any] = {
-        "name": [name if name.strip() else f"class {k}" for k, name in enumerate(names)],
+        "name": list(map(str, names)),
         "rows": report.class_counts.tolist(),
         "covered": report.class_covered.tolist(),
         "low": limits[:, 0].tolist(),

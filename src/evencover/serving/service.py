@@ -228,6 +228,7 @@ class Service:
             entry = loaded.monitor.model
             none = np.zeros(0, dtype=np.int64)
             return PredictionSets.from_sizes(none, none, entry.n_classes, entry.class_names)
+        loaded.predictor._current_fit().check_precision(request.rows)  # warns once
         sets = loaded.rule.predict_set(request.rows, request.ids)
         rows = loaded.monitor.served(request.rows, request.ids, sets, loaded.rule)
         self.writer.record(loaded.monitor.model.key, rows)

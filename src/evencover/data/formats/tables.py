@@ -32,6 +32,7 @@ from evencover.data.columns import (
     LABEL_KEYS,
     LIST_KINDS,
     NAMES_KEY,
+    PROBABILITY_KEYS,
     SAVED_INDEX,
     USUAL,
     Column,
@@ -602,6 +603,8 @@ class JsonLinesFile(TextFile):
             Column(name, "text" if _is_kept(name, keys) else _kind_of_values(values))
             for name, values in samples.items()
         )
+        if n_rows == 0:
+            columns = (Column(PROBABILITY_KEYS[0], "list"),)
         return cls(location=location, columns=columns, piece_rows=(n_rows,), cells=cells)
 
     def column(self, name: str) -> Array:
