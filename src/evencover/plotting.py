@@ -54,8 +54,8 @@ def _target(report: Any) -> float | FloatArray:
     """Return the target coverage, or that of each class with test rows."""
     if report.class_alpha is None:
         return float(1 - report.alpha)
-    own: FloatArray = report.class_target[report.evaluated]
-    return own
+    targets: FloatArray = report.class_target[report.evaluated]
+    return targets
 
 
 def _draw_target(ax: Any, x: IntArray, target: float | FloatArray) -> None:
@@ -149,10 +149,10 @@ class ParetoDisplay(_Display):
         """Draw the `Comparison` that `compare` returns."""
         candidates = comparison.candidates
         return cls(
-            [each.name for each in candidates],
-            np.array([each.mean("true_gap") for each in candidates]),
-            np.array([each.mean("avg_size") for each in candidates]),
-            np.array([comparison.is_on_pareto_front(each) for each in candidates]),
+            [candidate.name for candidate in candidates],
+            np.array([candidate.mean("true_gap") for candidate in candidates]),
+            np.array([candidate.mean("avg_size") for candidate in candidates]),
+            np.array([comparison.is_on_pareto_front(candidate) for candidate in candidates]),
         ).plot(ax=ax)
 
     def _draw(self, ax: Any) -> None:

@@ -17,7 +17,7 @@ def test_evaluate_as_json_has_the_attributes_as_keys(model, run, data):
             found = [group._asdict() for group in found()]
         np.testing.assert_equal(value, found if isinstance(found, dict) else list_of(found))
     needed = "marginal_coverage class_coverage class_counts covgap avg_size frac_undercovered "
-    needed += "macro_coverage undercov_gap overcov_gap max_gap size_quantiles n_classes_evaluated "
+    needed += "macro_coverage undercov_gap shortfall size_quantiles n_classes_evaluated "
     assert set(needed.split()) | {"covgap_noise_floor", "class_coverage_interval"} <= set(about)
 
 

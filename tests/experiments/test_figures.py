@@ -5,13 +5,7 @@ import pytest
 
 from evencover import InputError
 from evencover.experiments import run
-from evencover.experiments.figures import (
-    draw_classes,
-    draw_curves,
-    draw_heatmap,
-    write_figures,
-    write_heatmaps,
-)
+from evencover.experiments.figures import draw_classes, draw_curves, draw_heatmap, write_figures
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +52,6 @@ def test_curves_are_the_means_and_bands_1_96_standard_errors(results, exact):
 
 def test_the_heat_map_holds_every_gamma_and_m(tuned, tmp_path):
     assert draw_curves(tuned, "mine", exact=True) is None
-    paths = write_heatmaps(tuned, tmp_path, metric="avg_size")
-    assert [path.name for path in paths] == ["mine-softmax-avg_size-heatmap.png"]
     paths = write_figures(tuned, tmp_path)
     assert [path.name for path in paths][-1] == "mine-softmax-covgap-heatmap.png"
     with pytest.raises(InputError, match="exists already"):
@@ -103,8 +95,8 @@ def test_files_by_ending(small, tmp_path, ending, start):
 def test_unsuitable_figures_are_rejected(small, tmp_path):
     (tmp_path / "file").write_text("")
     for draw, arguments, words in (
-        (write_heatmaps, (tmp_path,), "gamma"),
-        (write_heatmaps, (tmp_path, "png", "size"), "'size'"),
+        (draw_heatmap, ("mine", "softmax"), "gamma"),
+        (draw_heatmap, ("mine", "softmax", "size"), "'size'"),
         (write_figures, (tmp_path, "gif"), "'gif'"),
         (write_figures, (tmp_path / "file",), "folder"),
     ):

@@ -62,7 +62,7 @@ def test_kills_at_random_moments_change_no_byte(tmp_path, data):
 
     moments = random.Random(0)
     n_kills, n_interrupted = 0, 0
-    while n_kills < size(short=2, deep=30):
+    while n_kills < size(short=1, deep=30):
         before = part_times(killed)
         process = start(grid, killed)
         while not part_times(killed):  # the first kill hits the work, however slow the machine

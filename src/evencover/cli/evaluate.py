@@ -42,7 +42,7 @@ def run(
         report = predictor.evaluate(source, executor=workers, top=top)
     if csv is not None:
         columns = report.class_columns()
-        rows = zip(*(np.asarray(each).tolist() for each in columns.values()), strict=True)
+        rows = zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)
         write_csv(csv, [dict(zip(columns, row, strict=True)) for row in rows])
     if as_json:
         options.print_json(report.to_dict())

@@ -49,7 +49,7 @@ EXPLANATIONS = {
 def of_model(predictor: BasePredictor) -> dict[str, Any]:
     """Describe a model: guarantee, method, parameters, thresholds, and the method's details."""
     levels = predictor.fit_.alpha
-    about: dict[str, Any] = {
+    description: dict[str, Any] = {
         "guarantee": predictor.guarantee_text,
         "guaranteed_coverage": _spread(predictor.guarantees_),
         "method": predictor.method,
@@ -71,7 +71,7 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         **predictor._fitted_values(),
     }
     details = predictor._details()
-    return about | {
+    return description | {
         **({} if details is None else {details.name: details.records}),
         "thresholds": predictor.thresholds_.tolist(),
         "guarantees": predictor.guarantees_.tolist(),
@@ -97,7 +97,7 @@ def of_data(source: Source) -> dict[str, Any]:
         if block.labels is not None:
             n_right += int((block.rows.argmax(axis=1) == block.labels).sum())
             counts += np.bincount(block.labels, minlength=source.n_classes)[: source.n_classes]
-    about: dict[str, Any] = {
+    description: dict[str, Any] = {
         "n_rows": n_rows,
         "n_classes": source.n_classes,
         "holds": "logits" if source.logits else "probabilities" if lowest >= 0 else UNCLEAR,
@@ -105,9 +105,9 @@ def of_data(source: Source) -> dict[str, Any]:
         "has_class_names": source.class_names is not None,
     }
     columns = {"used": dict(source.columns.used), "left_out": dict(source.columns.left_out)}
-    about |= {name: found for name, found in columns.items() if found}
+    description |= {name: names for name, names in columns.items() if names}
     if source.has_labels:
-        about |= {
+        description |= {
             "accuracy": n_right / n_rows,
             "n_unknown_labels": n_rows - int(counts.sum()),
             "examples_per_class": _spread(counts),
@@ -115,7 +115,7 @@ def of_data(source: Source) -> dict[str, Any]:
             "n_classes_below_9_examples": int((counts < 9).sum()),
             "class_balance": class_balance(counts),
         }
-    return about
+    return description
 
 
 def _exceptions(alphas: FloatArray, names: list[str] | None) -> str | None:
@@ -131,25 +131,25 @@ def _spread(values: IntArray | FloatArray) -> dict[str, float]:
     return dict(zip(("min", "q25", "median", "q75", "max"), quantiles.tolist(), strict=True))
 
 
-def show(about: dict[str, Any], details: Details | None = None) -> None:
+def show(description: dict[str, Any], details: Details | None = None) -> None:
     """Print a description; long lists are summed up, and details are shown as a table."""
-    about = dict(about)
+    description = dict(description)
     if details is not None:
-        del about[details.name]
-    if "score" in about:
-        score = dict(about["score"])
-        about["score"] = ", ".join([score.pop("name"), *([_text(score)] if score else [])])
-    thresholds = about.pop("thresholds", None)
-    names = about.pop("class_names", None)
-    about.pop("class_counts", None)
-    about.pop("guarantees", None)
-    if about.get("class_alpha") is not None:
-        about["class_alpha"] = _exceptions(np.array(about["class_alpha"]), names)
+        del description[details.name]
+    if "score" in description:
+        score = dict(description["score"])
+        description["score"] = ", ".join([score.pop("name"), *([_text(score)] if score else [])])
+    thresholds = description.pop("thresholds", None)
+    names = description.pop("class_names", None)
+    description.pop("class_counts", None)
+    description.pop("guarantees", None)
+    if description.get("class_alpha") is not None:
+        description["class_alpha"] = _exceptions(np.array(description["class_alpha"]), names)
     if thresholds is not None:
         finite = np.array([value for value in thresholds if np.isfinite(value)])
-        about["finite thresholds"] = _spread(finite) if len(finite) else "none"
-        about["class names"] = "none" if names is None else ", ".join(names[:5]) + ", ..."
-    for name, value in about.items():
+        description["finite thresholds"] = _spread(finite) if len(finite) else "none"
+        description["class names"] = "none" if names is None else ", ".join(names[:5]) + ", ..."
+    for name, value in description.items():
         if value is None or value == []:
             continue
         why = EXPLANATIONS.get(name, "") if value or type(value) is float else ""
@@ -181,7 +181,7 @@ def run(file: str | None = None, /, *, as_json: Json = False, read: Input = READ
 
     details = None
     if file is None:
-        about: dict[str, Any] = {
+        description: dict[str, Any] = {
             "evencover": evencover.__version__,
             "kernels": _kernels.NAME,
             "threads": n_threads(),
@@ -190,10 +190,10 @@ def run(file: str | None = None, /, *, as_json: Json = False, read: Input = READ
         }
     elif is_model(file):
         predictor = load(file)
-        about, details = of_model(predictor), predictor._details()
+        description, details = of_model(predictor), predictor._details()
     else:
-        about = of_data(read.open(file, "reading"))
+        description = of_data(read.open(file, "reading"))
     if as_json:
-        print_json(about)
+        print_json(description)
     else:
-        show(about, details)
+        show(description, details)

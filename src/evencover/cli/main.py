@@ -54,7 +54,7 @@ def make_app() -> App:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; bad input is one line on stderr and exit code 2."""
-    given = sys.argv[1:] if arguments is None else arguments
+    arguments = sys.argv[1:] if arguments is None else arguments
     if sys.stdout is None:  # it was closed from the start
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):  # a name may have letters that the terminal lacks
@@ -64,10 +64,10 @@ def main(arguments: list[str] | None = None) -> None:
         os.environ["COLUMNS"] = str(max(MIN_WIDTH, int(os.environ["COLUMNS"]) or 80))
     try:
         with _handling(signal.SIGTERM, signal.SIG_DFL, _terminate):
-            _run(given)
+            _run(arguments)
     except KeyboardInterrupt as stop:
         left = str(stop) or "nothing was written"  # a command may describe what it leaves
-        if given[:1] == ["experiment"]:
+        if arguments[:1] == ["experiment"]:
             left = "what was finished is kept, and the same command goes on from there"
         code, word = (143, "terminated") if isinstance(stop, _Terminated) else (130, "interrupted")
         _exit(code, f"{word}; {left}")
@@ -135,7 +135,8 @@ def _missing(app: App, error: MissingArgumentError) -> str:
     for name in chain:
         app = app[name]
     documented = app.assemble_argument_collection(parse_docstring=True)
-    what = next(each.parameter.help for each in documented if each.names == error.argument.names)
+    help_of = {argument.names: argument.parameter.help for argument in documented}
+    what = help_of[error.argument.names]
     return f"'evencover {' '.join(chain)}' needs {' or '.join(error.argument.names)}: {what}"
 
 

@@ -174,24 +174,25 @@ def read_alpha(
 
     if not alpha_of:
         return number_if_float(alpha)
-    given: list[Any] = []
+    entries: list[Any] = []
     for text in alpha_of:
         name, equals, value = text.rpartition("=")
         is_pair = equals and not Path(text).is_file()
-        given += [(name, value)] if is_pair else class_values_from_file(text, "alpha")
-    if not any(isinstance(each, tuple) for each in given):
-        found: Any = [number_if_float(str(each)) for each in given]
-    elif all(isinstance(each, tuple) for each in given):
-        pairs = [(str(name), number_if_float(str(value))) for name, value in given]
+        entries += [(name, value)] if is_pair else class_values_from_file(text, "alpha")
+    if not any(isinstance(entry, tuple) for entry in entries):
+        alphas: Any = [number_if_float(str(entry)) for entry in entries]
+    elif all(isinstance(entry, tuple) for entry in entries):
+        pairs = [(str(name), number_if_float(str(value))) for name, value in entries]
         rest = class_names if DEFAULT in (class_names or ()) else [DEFAULT]
-        found = dict.fromkeys(rest or (), number_if_float(alpha)) | unique_keys("--alpha-of", pairs)
+        alphas = dict.fromkeys(rest or (), number_if_float(alpha))
+        alphas |= unique_keys("--alpha-of", pairs)
     else:
         raise InputError(
             "The files of --alpha-of must have the columns 'class' and 'alpha'. Got alphas without "
             "classes; such a file must be the only --alpha-of."
         )
-    ClassAlpha.of(found, class_names, n_classes)  # raises before any data are read
-    return found
+    ClassAlpha.of(alphas, class_names, n_classes)  # raises before any data are read
+    return alphas
 
 
 def with_alpha(predictor: BasePredictor, alpha: str | None) -> BasePredictor:
@@ -209,7 +210,7 @@ def read_floor(floor: str | None) -> dict[str, Any]:
 def numbers(text: str, option: str) -> list[float]:
     """Return numbers that are separated by commas; a number may be a fraction such as 1/255."""
     try:
-        return [float(Fraction(each)) for each in text.split(",")]
+        return [float(Fraction(number)) for number in text.split(",")]
     except (ValueError, ZeroDivisionError, OverflowError):
         raise InputError(f"--{option} must be numbers separated by commas. Got {text!r}.") from None
 
@@ -283,12 +284,12 @@ def make_methods_and_scores(
         make_predictor(name, **taken(predictor_class(name)._parameter_names())) for name in methods
     ]
     made = [
-        make_score({"name": name, **taken([each.name for each in fields(make_score(name))])})
+        make_score({"name": name, **taken([field.name for field in fields(make_score(name))])})
         for name in scores
     ]
     for name in settings:
         if name not in known:
-            names = [each.method for each in predictors] + [each.name for each in made]
+            names = [item.method for item in predictors] + [item.name for item in made]
             _refuse(name, names, known)
     return predictors, made
 
@@ -351,7 +352,7 @@ def _unfolded(help_text: str) -> str:
 
 def _listed(title: str, choices: Mapping[str, Any]) -> str:
     """List names and summaries one per line, indented: a block of code in Markdown."""
-    lines = [f"    {name:<14}{each.summary}".rstrip() for name, each in choices.items()]
+    lines = [f"    {name:<14}{choice.summary}".rstrip() for name, choice in choices.items()]
     return "\n".join([f"{title}:\n", *lines])
 
 

@@ -64,8 +64,8 @@ class CoverageMetrics:
     @property
     def class_target(self) -> FloatArray:
         """Target coverage of each class (K,)."""
-        own = self.class_alpha
-        return np.full(len(self.class_counts), 1 - self.alpha) if own is None else 1 - own
+        alphas = self.class_alpha
+        return np.full(len(self.class_counts), 1 - self.alpha) if alphas is None else 1 - alphas
 
     @property
     def alphas(self) -> float | FloatArray:
@@ -178,16 +178,6 @@ class CoverageMetrics:
     def undercov_gap(self) -> float:
         """Mean over classes of the shortfall max(0, 1 - alpha - coverage), in percentage points."""
         return float(np.maximum(-self._gaps, 0).mean())
-
-    @property
-    def overcov_gap(self) -> float:
-        """Mean over classes of the excess max(0, coverage - (1 - alpha)), in percentage points."""
-        return float(np.maximum(self._gaps, 0).mean())
-
-    @property
-    def max_gap(self) -> float:
-        """The largest abs(coverage - (1 - alpha)) of a class, in percentage points."""
-        return float(np.abs(self._gaps).max())
 
 
 @dataclass(frozen=True)
@@ -308,17 +298,8 @@ METRICS: tuple[Metric, ...] = (
         formula="100 · mean over classes of max(0, 1 - alpha - c_y)",
     ),
     Metric(
-        "overcov_gap", "OverCovGap", "mean excess of class coverage over {target}",
-        "points", 2, "lower",
-        formula="100 · mean over classes of max(0, c_y - (1 - alpha))",
-    ),
-    Metric(
         "empty_share", "empty", "fraction of examples with an empty set",
         "share", 3, "neither", {"report": 9, "comparison": 9},
-    ),
-    Metric(
-        "max_gap", "MaxGap", "largest deviation of class coverage from {target}",
-        "points", 2, "lower", formula="100 · largest abs(c_y - (1 - alpha))",
     ),
 )
 # fmt: on
@@ -329,22 +310,22 @@ def metric_names() -> list[str]:
     return [metric.name for metric in METRICS]
 
 
-def shown_in(place: Place) -> list[Metric]:
+def shown_in(table: Place) -> list[Metric]:
     """List the metrics of a table, in its order."""
-    shown = [metric for metric in METRICS if place in metric.shown]
-    return sorted(shown, key=lambda metric: metric.shown[place])
+    shown = [metric for metric in METRICS if table in metric.shown]
+    return sorted(shown, key=lambda metric: metric.shown[table])
 
 
-def find_metric(name: str, place: Place) -> Metric:
+def find_metric(name: str, table: Place) -> Metric:
     """Find a metric of a table by its name."""
-    known = {metric.name: metric for metric in shown_in(place)}
+    known = {metric.name: metric for metric in shown_in(table)}
     if name not in known:
         raise_unknown("metric", name, known)
     return known[name]
 
 
 def descriptions(
-    place: Place, target: str, report: CoverageMetrics | None = None
+    table: Place, target: str, report: CoverageMetrics | None = None
 ) -> list[dict[str, Any]]:
     """Describe the metrics of a report, ready for JSON."""
     return [
@@ -356,5 +337,5 @@ def descriptions(
             "digits": metric.digits,
             "better": metric.better,
         }
-        for metric in shown_in(place)
+        for metric in shown_in(table)
     ]

@@ -220,11 +220,11 @@ def evaluate(
     if len(sets) == 0:
         raise InputError("There must be at least one row to evaluate. Got none.")
     names = sets.class_names if class_names is None else class_names
-    found = label_indices(labels, names, sets.n_classes, len(sets), allow_unknown=True)
-    if names is not None and found.min() == sets.n_classes:
+    indices = label_indices(labels, names, sets.n_classes, len(sets), allow_unknown=True)
+    if names is not None and indices.min() == sets.n_classes:
         raise unknown_label(str(to_numpy(labels).ravel()[0]), "row 0", names)
     return CoverageReport.from_tally(
-        Tally.of(sets, found),
+        Tally.of(sets, indices),
         alpha,
         class_names=names,
         calibration_counts=calibration_counts,
@@ -272,11 +272,11 @@ class CoverageReport(CoverageMetrics):
             if about_classes.get(name) is not None:
                 about_classes[name] = np.asarray(about_classes[name])
         names, n_classes = about_classes.get("class_names"), len(tally.rows)
-        own = ClassAlpha.of(alpha, names, n_classes, "evaluate")
-        level = float(own.typical)
-        if not own.is_one:
-            about_classes["class_alpha"] = own.floats
-            level = float(tally.rows @ own.floats / max(1, tally.rows.sum()))
+        levels = ClassAlpha.of(alpha, names, n_classes, "evaluate")
+        level = float(levels.typical)
+        if not levels.is_one:
+            about_classes["class_alpha"] = levels.floats
+            level = float(tally.rows @ levels.floats / max(1, tally.rows.sum()))
         counted = ("size_sums", "n_unknown", "appearances", "accepted", "accepted_right")
         about_classes |= {name: getattr(tally, name) for name in counted}
         return cls(level, tally.rows, tally.covered, tally.sizes, **about_classes)
@@ -378,7 +378,7 @@ class CoverageReport(CoverageMetrics):
     def class_view(self, index: int) -> ClassView:
         """Collect all that is known about one class."""
 
-        def own(values: Any) -> Any:
+        def of_class(values: Any) -> Any:
             return None if values is None else np.asarray(values)[index].item()
 
         low, high = self.class_coverage_interval[index].tolist()
@@ -389,10 +389,10 @@ class CoverageReport(CoverageMetrics):
             coverage_low=low,
             coverage_high=high,
             test_rows=int(self.class_counts[index]),
-            calibration_rows=own(self.calibration_counts),
-            threshold=own(self.thresholds),
-            guarantee=own(self.guarantees),
-            cluster=own(self.cluster_of_class),
+            calibration_rows=of_class(self.calibration_counts),
+            threshold=of_class(self.thresholds),
+            guarantee=of_class(self.guarantees),
+            cluster=of_class(self.cluster_of_class),
             confused_with=() if self.confusions is None else tuple(self.confusions.of_class(index)),
         )
 

@@ -171,10 +171,10 @@ def true_gap(covered: IntArray, counts: IntArray, alpha: Any) -> TrueGap:
     noise = 1e4 * alpha * (1 - alpha)  # the variance of one row
     if_none = t**2 * (2 * noise**2 / (rows * (rows - 1))).sum() / n**2
     growth = t**2 * (4 * noise / rows).sum() / n**2
-    seen = t * float(squares.std(ddof=1)) / np.sqrt(n)
+    by_classes = t * float(squares.std(ddof=1)) / np.sqrt(n)
     grown = growth / 2 + np.sqrt(max(growth**2 / 4 + growth * mean + if_none, 0.0))
-    low = mean - max(seen, float(np.sqrt(if_none)))
-    return TrueGap(_root(mean), _root(low), _root(mean + max(seen, grown)), n)
+    low = mean - max(by_classes, float(np.sqrt(if_none)))
+    return TrueGap(_root(mean), _root(low), _root(mean + max(by_classes, grown)), n)
 
 
 def root_and_error(square: float, error: float) -> tuple[float, float]:

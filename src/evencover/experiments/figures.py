@@ -32,6 +32,8 @@ def write_figures(
 
     There are heat maps of CovGap if the grid varies gamma and M of CLUSTERED.
     """
+    if extension not in EXTENSIONS:
+        raise_unknown("format", extension, EXTENSIONS)
     figures: dict[str, Any] = {}
     for dataset in dict.fromkeys(row["dataset"] for row in results.records):
         figures[dataset] = draw_curves(results, dataset)
@@ -40,24 +42,18 @@ def write_figures(
     tuned = [row for row in results.records if _is_tuned(row)]
     for dataset, score in dict.fromkeys((row["dataset"], row["score"]) for row in tuned):
         figures[f"{dataset}-{score}-covgap-heatmap"] = draw_heatmap(results, dataset, score)
-    return _write(figures, folder, extension, force=force)
-
-
-def write_heatmaps(
-    results: Results,
-    folder: str | Path,
-    extension: str = "png",
-    metric: str = "covgap",
-    *,
-    force: bool = False,
-) -> list[Path]:
-    """Draw one heat map per data set and score; return their paths."""
-    pairs = dict.fromkeys((row["dataset"], row["score"]) for row in results.records)
-    figures = {
-        f"{dataset}-{score}-{metric}-heatmap": draw_heatmap(results, dataset, score, metric)
-        for dataset, score in pairs
-    }
-    return _write(figures, folder, extension, force=force)
+    folder = Path(folder)
+    make_folder(folder, parents=True)
+    drawn = {}
+    for name, figure in figures.items():
+        if figure is not None:
+            file_name = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+            path = folder / f"{file_name}.{extension}"
+            drawn[check_output(path, force=force)] = figure
+    for path, figure in drawn.items():
+        with atomic_path(path) as temporary:
+            figure.savefig(temporary, format=extension, dpi=110)
+    return list(drawn)
 
 
 def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
@@ -228,22 +224,3 @@ def _new_figure(
         new_axes(None)  # raises with install instructions
     figure = Figure(figsize=size, layout="constrained")
     return figure, figure.subplots(n_rows, n_columns, squeeze=False, **options)
-
-
-def _write(
-    figures: dict[str, Any], folder: str | Path, extension: str, *, force: bool
-) -> list[Path]:
-    if extension not in EXTENSIONS:
-        raise_unknown("format", extension, EXTENSIONS)
-    folder = Path(folder)
-    make_folder(folder, parents=True)
-    drawn = {}
-    for name, figure in figures.items():
-        if figure is not None:
-            file_name = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
-            path = folder / f"{file_name}.{extension}"
-            drawn[check_output(path, force=force)] = figure
-    for path, figure in drawn.items():
-        with atomic_path(path) as temporary:
-            figure.savefig(temporary, format=extension, dpi=110)
-    return list(drawn)

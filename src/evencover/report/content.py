@@ -67,8 +67,8 @@ def report_content(
     merge: Any = partial(ReportCounts.merged, predictor.n_classes_, len(edges) - 1)
     finish = ReportCounts.with_shown_confusions
     counts, read = fold_source(source, view, merge, finish, executor)
-    found = counts.tally, counts.confusions, counts.scores_by_bin, counts.cut
-    return describe(predictor, predictor._coverage_report(source, read, *found), counts, top)
+    measured = counts.tally, counts.confusions, counts.scores_by_bin, counts.cut
+    return describe(predictor, predictor._coverage_report(source, read, *measured), counts, top)
 
 
 # ---- rows to counts ------------------------------------------------------------------------------
@@ -123,26 +123,26 @@ class BlockView(NamedTuple):
     scores_by_bin: IntArray
     cut: Tally | None
 
-    def example(self, place: int, n_members: int) -> list[Any]:
+    def example(self, index: int, n_members: int) -> list[Any]:
         """Return [row, covered, size, percent, members, percents] of one row.
 
         `percent` is the probability of the true class, `percents` those of the `n_members` most
         probable members of the set. With a taxonomy its description of the set comes last.
         """
-        row, members = self.block.start + place, self.sets[place]
+        row, members = self.block.start + index, self.sets[index]
         names, taxonomy, scoring = self.view.names, self.view.taxonomy, self.view.rule.scoring
-        values = self.block.rows[place].astype(np.float64)
+        values = self.block.rows[index].astype(np.float64)
         if scoring.logits:
             values = np.exp((values - values.max()) / scoring.temperature)
         percents = 100 * values / values.sum()
         shown = members[np.argsort(-percents[members], kind="stable")][:n_members]
         return [
             row if names is None else names[[row]].tolist()[0],
-            int(self.is_covered[place]),
+            int(self.is_covered[index]),
             len(members),
-            _rounded(percents[self.labels[place]]),
+            _rounded(percents[self.labels[index]]),
             shown.tolist(),
-            [_rounded(each) for each in percents[shown]],
+            [_rounded(value) for value in percents[shown]],
             *([] if taxonomy is None else [taxonomy.describe(members)]),
         ]
 
@@ -204,8 +204,8 @@ class ReportCounts:
         np.add.at(self.histogram, (labels[known], view.bins), 1)
         np.add.at(self.covered_by_size, sizes[is_covered], 1)
         wanted = np.append(self.wanted, 0)  # no example of an unknown label
-        for place in _first_of_each(labels * 2 + is_covered, wanted).tolist():
-            self.add_example(int(labels[place]), view.example(place, self.n_members))
+        for row in _first_of_each(labels * 2 + is_covered, wanted).tolist():
+            self.add_example(int(labels[row]), view.example(row, self.n_members))
 
     def add_example(self, label: int, example: list[Any]) -> None:
         """Keep an example of a class if one of its kind is still wanted."""
@@ -280,10 +280,10 @@ def _snapped(edges: FloatArray, thresholds: FloatArray, scores: FloatArray) -> F
     wanted = np.unique(thresholds[np.isfinite(thresholds)])
     if not 0 < len(wanted) <= len(edges) // 2:
         return edges
-    places, moved = np.searchsorted(scores, edges, side="right"), edges.copy()
+    ranks, moved = np.searchsorted(scores, edges, side="right"), edges.copy()
     free = np.ones(len(edges), dtype=bool)
     for threshold in wanted:
-        distance = np.abs(places - np.searchsorted(scores, threshold, side="right"))
+        distance = np.abs(ranks - np.searchsorted(scores, threshold, side="right"))
         nearest = int(np.where(free, distance, len(scores) + 1).argmin())
         free[nearest], moved[nearest] = False, threshold
     return np.unique(moved[moved < scores[-1]])
@@ -476,7 +476,9 @@ def _class_columns(
             for index in range(report.n_classes)
         ],
         "histogram": counts.histogram.ravel().tolist(),
-        "examples": [sorted(each, key=lambda example: example[1]) for each in counts.examples],
+        "examples": [
+            sorted(examples, key=lambda example: example[1]) for examples in counts.examples
+        ],
     }
     if report.class_alpha is not None:
         columns["target"] = report.class_target.round(6).tolist()
@@ -542,5 +544,5 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
         row["is_recommended"] = candidate is comparison.recommended
     headline, *advice = comparison.reason.splitlines()
     metrics = descriptions("comparison", comparison.target)
-    about = {"headline": headline, "advice": advice, "target": comparison.target}
-    return content | about | {"n_classes": comparison.n_classes, "metrics": metrics}
+    words = {"headline": headline, "advice": advice, "target": comparison.target}
+    return content | words | {"n_classes": comparison.n_classes, "metrics": metrics}

@@ -142,24 +142,24 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 760, 220, 46, 24  # of the chart
 MOST_CLASSES, MOST_PERIODS, FEW_PERIODS = 50, 60, 8
 
 
-def monitor_html(found: dict[str, Any], title: str = "Coverage", *, refresh: int = 0) -> str:
+def monitor_html(summary: dict[str, Any], title: str = "Coverage", *, refresh: int = 0) -> str:
     """Return the page of a monitor's `summary`; a browser reloads it every `refresh` seconds."""
-    classes = [row for row in found["classes"] if row["rows"]][:MOST_CLASSES]
-    periods = [row["period"] for row in found["periods"]][-FEW_PERIODS:]
+    classes = [row for row in summary["classes"] if row["rows"]][:MOST_CLASSES]
+    periods = [row["period"] for row in summary["periods"]][-FEW_PERIODS:]
     history = []
     for row in classes:
         if "periods" not in row:  # only the first ones have theirs
             break
         of_period = {period["period"]: period for period in row["periods"]}
         history.append((row["class"], [of_period.get(period) for period in periods]))
-    drifted = [change for change in found["drift"] if change["drifted"]][:MOST_CLASSES]
+    drifted = [change for change in summary["drift"] if change["drifted"]][:MOST_CLASSES]
     template = _environment("Pages of a monitor").get_template("monitor.html.j2")
     return template.render(
-        found=found,
+        summary=summary,
         title=title,
         refresh=refresh,
         classes=classes,
-        chart=_chart(found["periods"][-MOST_PERIODS:], found["target"]),
+        chart=_chart(summary["periods"][-MOST_PERIODS:], summary["target"]),
         periods=periods,
         history=history,
         drifted=drifted,

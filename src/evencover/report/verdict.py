@@ -134,14 +134,16 @@ def _details(report: CoverageReport) -> str:
     """Count classes far below the target, and those with too few examples for a test."""
     n_low, n_few = report.n_undercovered, int(report.too_few_to_judge.sum())
     low, few = (f"{n:,} class{'es' * (n != 1)}" for n in (n_low, n_few))
-    found = []
+    sentences = []
     if n_low:
-        found.append(
+        sentences.append(
             f"Measured coverage of {low} is 10 points or more below {target_text(report)}."
         )
     if n_few:
-        found.append(f"{few} {'has' if n_few == 1 else 'have'} too few test examples for a test.")
-    return " ".join(found)
+        sentences.append(
+            f"{few} {'has' if n_few == 1 else 'have'} too few test examples for a test."
+        )
+    return " ".join(sentences)
 
 
 def remedies(predictor: BasePredictor, report: CoverageReport) -> list[str]:
@@ -151,7 +153,7 @@ def remedies(predictor: BasePredictor, report: CoverageReport) -> list[str]:
         sentences = [_nothing_to_fix(report, needs)]
     else:
         sentences = [predictor._cause(below), _more_labels(predictor, report, below, needs)]
-    return [each for each in (*sentences, _always_included(predictor, report, needs)) if each]
+    return list(filter(None, [*sentences, _always_included(predictor, report, needs)]))
 
 
 def _nothing_to_fix(report: CoverageReport, needs: Needs) -> str:
@@ -173,12 +175,12 @@ def _more_labels(
         return ""
     first = np.argsort(-missing, kind="stable")[: min(3, n_short)]
     names = "; ".join(  # a name may contain a comma
-        f"{_name(report, int(below[place]))} (+{missing[place]})" for place in first.tolist()
+        f"{_name(report, int(below[number]))} (+{missing[number]})" for number in first.tolist()
     )
     more = " and others" if n_short > len(first) else ""
-    each = "each of these classes" if len(below) > 1 else "this class"
+    these = "each of these classes" if len(below) > 1 else "this class"
     return (
-        f"Collect about {int(missing.sum()):,} more labels to give {each} {needs.enough} "
+        f"Collect about {int(missing.sum()):,} more labels to give {these} {needs.enough} "
         "calibration examples, enough for its own threshold to keep coverage within about 10 "
         f"points. Start with {names}{more}."
     )
