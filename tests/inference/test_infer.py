@@ -51,10 +51,11 @@ def opened(data, ids):
 
 @pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
-def test_logits_are_the_models_own(tmp_path, pictures, monkeypatch, batch_size, threads):
+@pytest.mark.parametrize("function", ["pictures", "Prepared"])  # the second has work for threads
+def test_logits_are_the_models_own(tmp_path, pictures, monkeypatch, function, batch_size, threads):
     monkeypatch.setenv("EVENCOVER_THREADS", threads)
     data, ids, model = pictures
-    done = infer(f"{model}:pictures", data, tmp_path / "scores", batch_size=batch_size)
+    done = infer(f"{model}:{function}", data, tmp_path / "scores", batch_size=batch_size)
     table = read(tmp_path / "scores")
     expected = expected_logits(model, "pictures", opened(data, ids))
     np.testing.assert_allclose(matrix(table), expected, rtol=1e-5, atol=1e-5)
@@ -63,15 +64,6 @@ def test_logits_are_the_models_own(tmp_path, pictures, monkeypatch, batch_size, 
     assert table.column("id").to_pylist() == ids
     assert table.column("label").to_pylist() == np.repeat(range(4), 5).tolist()
     assert json.loads(table.schema.metadata[b"class_names"]) == NAMES
-
-
-def test_a_function_may_prepare_inputs_on_threads(tmp_path, pictures):
-    data, _, model = pictures
-    infer(f"{model}:pictures", data, tmp_path / "one")
-    infer(f"{model}:Prepared", data, tmp_path / "two")
-    np.testing.assert_allclose(
-        matrix(read(tmp_path / "two")), matrix(read(tmp_path / "one")), rtol=1e-5, atol=1e-5
-    )
 
 
 def test_a_function_may_be_given_itself(tmp_path):
@@ -84,25 +76,16 @@ def test_a_function_may_be_given_itself(tmp_path):
     np.testing.assert_array_equal(matrix(read(tmp_path / "scores")), lengths(texts))
 
 
-def test_parts_join_to_the_same_rows(tmp_path, pictures, monkeypatch):
-    data, ids, model = pictures
-    infer(f"{model}:pictures", data, tmp_path / "whole")
-    monkeypatch.setattr(run_module, "MAX_ROWS", 6)
-    done = infer(f"{model}:pictures", data, tmp_path / "parts", batch_size=4)
-    assert done.n_files == 4
-    table = read(tmp_path / "parts")
-    assert table.column("id").to_pylist() == ids
-    np.testing.assert_allclose(
-        matrix(table), matrix(read(tmp_path / "whole")), rtol=1e-5, atol=1e-5
-    )
-
-
 def test_only_missing_parts_are_made_again_with_the_same_bytes(tmp_path, pictures, monkeypatch):
-    data, _, model = pictures
+    data, ids, model = pictures
     monkeypatch.setattr(run_module, "MAX_ROWS", 6)
     to = tmp_path / "scores"
     first = infer(f"{model}:pictures", data, to, batch_size=4)
     assert 0 < first.accuracy < 1
+    assert first.n_files == 4
+    assert read(to).column("id").to_pylist() == ids
+    expected = expected_logits(model, "pictures", opened(data, ids))
+    np.testing.assert_allclose(matrix(read(to)), expected, rtol=1e-5, atol=1e-5)
     before = content(to)
     for name in ("part-00001.parquet", "part-00003.parquet"):
         (to / name).unlink()
@@ -133,23 +116,18 @@ def test_unreadable_images_are_left_out_listed_and_counted(tmp_path, pictures, m
     assert content(to) == before
 
 
-def test_a_part_without_any_readable_image_is_empty(tmp_path, pictures, monkeypatch):
-    data, _, model = pictures
-    for number in range(5):
-        (data / f"blue/00{number}.png").write_bytes(b"")
-    monkeypatch.setattr(run_module, "MAX_ROWS", 5)
-    infer(f"{model}:pictures", data, tmp_path / "scores")
-    source = as_source(tmp_path / "scores")
-    assert (source.n_rows, source.n_classes) == (15, 4)
-
-
 @pytest.mark.parametrize("batch_size", [2, 5, 7])
-def test_a_first_batch_without_any_readable_image(tmp_path, pictures, batch_size):
+def test_a_first_batch_and_part_without_any_readable_image(
+    tmp_path, pictures, batch_size, monkeypatch
+):
     data, ids, model = pictures
     for number in range(5):
         (data / f"blue/00{number}.png").write_bytes(b"")
+    monkeypatch.setattr(run_module, "MAX_ROWS", 5)
     infer(f"{model}:pictures", data, tmp_path / "scores", batch_size=batch_size)
     assert read(tmp_path / "scores").column("id").to_pylist() == ids[5:]
+    source = as_source(tmp_path / "scores")
+    assert (source.n_rows, source.n_classes) == (15, 4)
 
 
 def test_a_flat_folder_has_no_labels(tmp_path, pictures):

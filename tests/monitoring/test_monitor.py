@@ -230,6 +230,7 @@ def test_a_row_that_repeats_in_a_call_counts_once(predictor, new):
     monitor = CoverageMonitor(predictor)
     assert monitor.update(rows[:3], labels[:3], ids=["a", "b", "a"]) == (2, 0, 1, 0)
     assert monitor.observe(rows[:3], ids=["a", "c", "c"]) == 1
+    assert n_compared(monitor) == [0, 3]
 
 
 # Corrections ------------------------------------------------------------------------------------
@@ -446,20 +447,20 @@ def test_an_unfitted_predictor_and_rows_without_labels_are_refused(predictor, ne
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("ids", "labels", "time", "name"),
     [
-        ((["a", "b"], [1]), "labels"),
-        ((["a"], [0.5]), "labels"),
-        (([0.5], [1]), "ids"),
-        ((["a"], [1], "soon"), "time"),
-        ((["a"], [1], ["2026-01-01", "2026-01-01"]), "time"),
+        (["a", "b"], [1], None, "labels"),
+        *((["a", "b"], [0, label], None, "labels") for label in (0.5, "", None, True, -1, K, 99)),
+        ([0.5], [1], None, "ids"),
+        (["a"], [1], "soon", "time"),
+        (["a"], [1], ["2026-01-01", "2026-01-01"], "time"),
     ],
     ids=str,
 )
-def test_bad_labels_are_rejected(predictor, given, name):
+def test_bad_labels_are_rejected(predictor, ids, labels, time, name):
     monitor = CoverageMonitor(predictor)
     with pytest.raises(InputError, match=f"'{name}'"):
-        monitor.label(given[0], given[1], time=given[2] if len(given) > 2 else None)
+        monitor.label(ids, np.array(labels, dtype=object), time=time)
     assert monitor.snapshot().waiting == 0
 
 

@@ -88,14 +88,6 @@ def test_a_state_comes_back_in_another_process_with_the_same_evidence(predictor,
     assert again.periods() == whole.periods()
 
 
-def test_a_monitor_sees_what_another_one_counts(predictor, data, location):
-    mine, theirs = (CoverageMonitor(predictor, state=location) for _ in range(2))
-    mine.update(data.rows[400:500], data.labels[400:500])
-    assert theirs.snapshot().totals[0] == 100
-    mine.update(data.rows[500:], data.labels[500:])
-    assert_same(theirs.snapshot(), mine.snapshot())
-
-
 def test_a_snapshot_is_one_transaction_and_stays_as_it_is(predictor, data, location):
     """Another process labels rows between any two queries of a summary; it is that of before."""
     mine, theirs = (CoverageMonitor(predictor, state=location) for _ in range(2))
@@ -275,15 +267,6 @@ def test_models_share_a_state_without_sharing_counts(predictor, data, location):
     assert [each.snapshot().totals[0] for each in both] == [300, 500]
 
 
-def test_a_row_whose_id_repeats_in_a_request_counts_once_for_drift(predictor, data, location):
-    monitor = CoverageMonitor(predictor, state=location)
-    monitor.observe(data.rows[400:403], ids=["a", "b", "a"])
-    counts = monitor.snapshot().drift_counts[1]
-    assert counts.sum() == 2 * 2  # a set size and a top class each
-    tops = data.rows[400:402].argmax(axis=1)
-    assert counts[10:].tolist() == np.bincount(tops, minlength=K).tolist()
-
-
 def test_unknown_labels_may_be_any_text(predictor, data, location):
     monitor = CoverageMonitor(predictor, state=location, name="\udcff.safetensors")
     monitor.observe(data.rows[400:403], ids=ids(400, 403))
@@ -291,26 +274,6 @@ def test_unknown_labels_may_be_any_text(predictor, data, location):
     assert monitor.label(ids(400, 403), labels).counted == 3
     assert sum(monitor.snapshot().unknown_labels.values()) == 3
     assert monitor.snapshot().totals == (3, 0)
-
-
-@pytest.mark.parametrize("label", ["", None, 1.5, True])
-def test_missing_labels_are_rejected(predictor, data, label):
-    monitor = CoverageMonitor(predictor)
-    monitor.observe(data.rows[400:402], ids=ids(400, 402))
-    with pytest.raises(InputError, match="'labels'"):
-        monitor.label(ids(400, 402), np.array(["a", label], dtype=object))
-    assert monitor.snapshot().totals == (0, 0)
-
-
-@pytest.mark.parametrize("label", [-1, K, 99])
-def test_numbers_that_are_no_index_are_rejected(predictor, data, label):
-    monitor = CoverageMonitor(predictor)
-    monitor.observe(data.rows[400:402], ids=ids(400, 402))
-    with pytest.raises(InputError, match=f"indices from 0 to 4. Got {label}"):
-        monitor.label(ids(400, 402), [0, label])
-    with pytest.raises(InputError, match="labels"):
-        monitor.update(data.rows[400:402], [0, label])
-    assert monitor.snapshot().totals == (0, 0)
 
 
 def test_numbers_that_are_the_index_of_one_class_and_the_name_of_another_are_rejected(data):

@@ -301,15 +301,6 @@ def _exp_nonpositive(graph: Graph, x: Any) -> Any:
 OPSET, IR_VERSION, LEAST_OPSET = 17, 8, 13
 TYPES = ("float32", "float64", "float16")
 OUTPUTS = {"membership": "bool", "sizes": "int64", "classes": "int64", "valid": "bool"}
-ABOUT = {  # shown by viewers of graphs
-    "rows": "{numbers} of the classes, a row for each example",
-    "uniform": "a random number from 0 to 1 for each row; 0 if not given: the largest sets",
-    "draw": "a random number from 0 to 1 for each row; 0 if not given: the largest sets",
-    "membership": "whether a class is in the set of the row",
-    "sizes": "how many classes are in the set",
-    "classes": "the classes of the set, the most probable first, then -1",
-    "valid": "whether the row holds {numbers}; the set of a row that does not means nothing",
-}
 
 
 def to_onnx(
@@ -362,7 +353,7 @@ def to_onnx(
     else:
         model = _appended(rule, after, after_output)
     props = {prop.key: prop.value for prop in model.metadata_props}
-    onnx.helper.set_model_props(model, {**props, **_about(predictor)})
+    onnx.helper.set_model_props(model, {**props, **_properties(predictor)})
     onnx.checker.check_model(model, full_check=True)
     with atomic_path(path) as temporary:
         temporary.write_bytes(model.SerializeToString())
@@ -398,7 +389,7 @@ def _new_model(rule: SetRule, dtype: str) -> Any:
 
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     shape = ["N", len(rule.thresholds.upper)]
-    rows = helper.make_tensor_value_info("rows", kind, shape, _description("rows", rule))
+    rows = helper.make_tensor_value_info("rows", kind, shape)
     graph = helper.make_graph([], "prediction_sets", [rows], [])
     opsets = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(graph, opset_imports=opsets, producer_name="evencover")
@@ -454,8 +445,8 @@ def _extend(model: Any, rule: SetRule, rows: str, dtype: Any, opset: int) -> Non
     for name, kind in OUTPUTS.items():
         wide = [len(rule.thresholds.upper)] if name in ("membership", "classes") else []
         tensor = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-        output = (names[name], tensor, ["N", *wide], _description(name, rule))
-        model.graph.output.append(helper.make_tensor_value_info(*output))
+        output = helper.make_tensor_value_info(names[name], tensor, ["N", *wide])
+        model.graph.output.append(output)
 
 
 def _output_of(model: Any, n_classes: int, wanted: str | None, name: str) -> Any:
@@ -487,20 +478,13 @@ def _random_inputs(rule: SetRule) -> tuple[list[Any], list[Any]]:
     defaults = {"uniform": 0.0} if rule.scoring.score.base.is_random else {}
     defaults |= {"draw": 0.0} if rule.is_randomized else {}
     inputs = [
-        helper.make_tensor_value_info(
-            name, TensorProto.DOUBLE, [f"{name}s"], _description(name, rule)
-        )
-        for name in defaults
+        helper.make_tensor_value_info(name, TensorProto.DOUBLE, [f"{name}s"]) for name in defaults
     ]
     values = [numpy_helper.from_array(np.array([v]), name) for name, v in defaults.items()]
     return inputs, values
 
 
-def _description(name: str, rule: SetRule) -> str:
-    return ABOUT[name].format(numbers="logits" if rule.scoring.logits else "probabilities")
-
-
-def _about(predictor: BasePredictor) -> dict[str, str]:
+def _properties(predictor: BasePredictor) -> dict[str, str]:
     names = None if predictor.class_names_ is None else list(predictor.class_names_)
     return {
         "evencover.version": evencover.__version__,
