@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+from functools import cached_property
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -32,9 +33,13 @@ class Server:
             cwd=folder,
             env=environment(EVENCOVER_TOKEN=TOKEN),
         )
+
+    @cached_property
+    def port(self):
+        """The port; the first look waits until the server is up, so that several start at once."""
         line = self.process.stdout.readline()
         assert line.startswith("evencover: http://127.0.0.1:"), self.process.stderr.read()
-        self.port = int(line.rpartition(":")[2])
+        return int(line.rpartition(":")[2])
 
     def ask(self, method, path, content=None):
         """Send JSON; return the status and the answer."""

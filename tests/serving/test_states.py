@@ -92,6 +92,7 @@ def test_every_acknowledged_label_survives_kills_exactly_once(kind, folder, data
     with state_in(kind, folder) as state:
         for _ in range(KILLS):
             server = Server(folder, "--state", state)
+            assert server.is_up()
             killer = threading.Timer(rng.uniform(0.02, 0.6), server.process.kill)
             killer.start()
             with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -158,8 +159,8 @@ def test_the_same_ids_sent_to_three_replicas_count_once(kind, folder, data, fitt
                 list(pool.map(send, [(each, n) for n, each in enumerate(replicas * 2)]))
             shown = [each.ask("GET", "/v1/coverage")[1] for each in replicas]
         finally:
-            for each in replicas:
-                each.end()
+            with ThreadPoolExecutor(3) as pool:
+                list(pool.map(Server.end, replicas))
         assert sum(counted) == n_rows
         covered = fitted.predict_set(rows, ids=ids).contains(labels)
         assert [each["rows"] for each in shown] == [n_rows] * 3

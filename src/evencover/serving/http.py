@@ -63,7 +63,7 @@ MODEL_PATHS = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
 PROTOCOL = (
     Endpoint("/openapi.json", "description", "This description."),
     Endpoint("/v2", "server", "The server."),
-    Endpoint("/v2/health/live", "live", "Whether the server is up."),
+    Endpoint("/v2/health/live", "ready", "Whether the server is up."),
     Endpoint("/v2/health/ready", "ready", "Whether the server is ready."),
     *(Endpoint(path, "metadata", "The tensors of the model.") for path in MODEL_PATHS),
     *(Endpoint(f"{path}/ready", "model_ready", "The model is ready.") for path in MODEL_PATHS),
@@ -437,13 +437,9 @@ class Application:
         """Describe the server."""
         return open_inference.SERVER | {"version": evencover.__version__}
 
-    async def live(self, request: Any) -> Any:
-        """Return that the server is up."""
-        return {"live": True}
-
     async def ready(self, request: Any) -> Any:
-        """Return that the server is ready."""
-        return {"ready": True}
+        """Return that the server is up, which means that it is ready."""
+        return {"live": True, "ready": True}
 
     async def metadata(self, request: Any) -> Any:
         """Describe the tensors of the model."""
