@@ -30,23 +30,23 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
         raise InputError(f"save must get a predictor. Got {type(predictor).__name__}{remedy}.")
     from safetensors.numpy import save as to_bytes
 
-    about, arrays = stored(predictor)
+    metadata, arrays = stored(predictor)
     path = check_output(path, force=force)
-    about = {"format": FORMAT, "version": evencover.__version__, **about}
-    about["checksum"] = checksum(about, arrays)
+    metadata = {"format": FORMAT, "version": evencover.__version__, **metadata}
+    metadata["checksum"] = checksum(metadata, arrays)
     with atomic_path(path) as temporary:
-        temporary.write_bytes(to_bytes(arrays, {_KEY: json.dumps(about)}))
+        temporary.write_bytes(to_bytes(arrays, {_KEY: json.dumps(metadata)}))
 
 
 def load(path: str | os.PathLike[str]) -> BasePredictor:
     """Read a predictor that `save` wrote; check its checksum, types and shapes."""
     path = Path(path)
     existing_file(path)
-    about, arrays = _read(path)
+    metadata, arrays = _read(path)
     try:
-        if about.pop("checksum", None) != checksum(about, arrays):
+        if metadata.pop("checksum", None) != checksum(metadata, arrays):
             raise InputError("its content does not fit its checksum")
-        return _restored(about, arrays)
+        return _restored(metadata, arrays)
     except KeyError as error:
         problem = f"{error} is missing or unknown"
     except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
@@ -54,9 +54,9 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
     raise InputError(f"Cannot read '{path}': the model is damaged ({problem}).")
 
 
-def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> BasePredictor:
+def _restored(metadata: dict[str, Any], arrays: dict[str, Array]) -> BasePredictor:
     """Build a predictor from what `stored` returned."""
-    cls, parameters = predictor_class(about["method"]), dict(about["parameters"])
+    cls, parameters = predictor_class(metadata["method"]), dict(metadata["parameters"])
     parameters["score"] = make_score(parameters["score"])
     vectors = [key.removeprefix("parameters.") for key in arrays if key.startswith("parameters.")]
     for name in vectors:
@@ -66,7 +66,7 @@ def _restored(about: dict[str, Any], arrays: dict[str, Array]) -> BasePredictor:
     if missing:
         raise InputError(f"it lacks {', '.join(sorted(missing))}")
     score = predictor._check_parameters()
-    predictor._adopt(restored_fit(about["fit"], arrays, predictor), score)
+    predictor._adopt(restored_fit(metadata["fit"], arrays, predictor), score)
     return predictor
 
 
@@ -88,10 +88,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         text = (file.metadata() or {}).get(_KEY)
         if text is None:
             raise InputError(f"Cannot read '{path}': it was not written by evencover.")
-        about = json.loads(text)
-        if not isinstance(about, dict) or about.get("format") != FORMAT:
-            writer = about.get("version") if isinstance(about, dict) else None
+        metadata = json.loads(text)
+        if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+            writer = metadata.get("version") if isinstance(metadata, dict) else None
             raise InputError(
                 f"Cannot read '{path}': its format must be {FORMAT}. Got one of evencover {writer}."
             )
-        return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return metadata, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -108,7 +108,7 @@ class ClassAlpha(NamedTuple):
         if is_per_class(alpha):
             aligned = align_classes(alpha, class_names, n_classes, "alpha", default=DEFAULT)
             if aligned.dtype.kind != "f":
-                exact = [exact_fraction(each, owner) for each in aligned.tolist()]
+                exact = [exact_fraction(value, owner) for value in aligned.tolist()]
                 aligned = np.array(exact, dtype=np.float64)
             short = np.rint(aligned * 1e12) / 1e12  # 1 - 0.9 is meant to be 0.1
             is_short = (np.abs(short - aligned) <= 2.0**-52) & (short > 1e-6)
@@ -141,9 +141,9 @@ class ClassAlpha(NamedTuple):
         middle = np.partition(self.of_class, (len(self.of_class) - 1) // 2)
         return self.exact(int(middle[(len(self.of_class) - 1) // 2]))
 
-    def exact(self, place: int) -> Fraction:
+    def exact(self, index: int) -> Fraction:
         """Return one of the distinct values as the fraction that was meant."""
-        return exact_fraction(self.values[place].item()) if self.one is None else self.one
+        return exact_fraction(self.values[index].item()) if self.one is None else self.one
 
     def divided_by(self, number: int) -> ClassAlpha:
         """Divide every value."""
@@ -247,11 +247,11 @@ def _confident_ranks(counts: IntArray, alpha: ClassAlpha, delta: Fraction) -> In
     """Bisect all counts together: the tail falls from 1 at rank 0 to 0 at rank n + 1."""
     n_values = len(alpha.values)
     pairs, inverse = np.unique(counts * n_values + alpha.of_class, return_inverse=True)
-    n, own = np.divmod(pairs.astype(np.int64), n_values)
+    n, value_index = np.divmod(pairs.astype(np.int64), n_values)
     low, high = np.zeros_like(n), n + 1
     while (high - low > 1).any():
         middle = (low + high) // 2
-        within = _tails_within(n, middle, alpha._replace(of_class=own), delta)
+        within = _tails_within(n, middle, alpha._replace(of_class=value_index), delta)
         low, high = np.where(within, low, middle), np.where(within, middle, high)
     return high[inverse.reshape(counts.shape)]
 
@@ -265,9 +265,9 @@ def _tails_within(counts: IntArray, ranks: IntArray, alpha: ClassAlpha, delta: F
     tails = betainc(k.astype(float), n - k + 1.0, 1 - alpha.floats)
     tails = np.where(inside, tails, np.where(ranks < 1, 1.0, 0.0))
     within: Array = tails <= float(delta)
-    for place in np.flatnonzero(inside & (np.abs(tails - float(delta)) <= 1e-9 * float(delta))):
-        level = 1 - alpha.exact(alpha.of_class[place])
-        within[place] = _tail_within(int(counts[place]), int(ranks[place]), level, delta)
+    for index in np.flatnonzero(inside & (np.abs(tails - float(delta)) <= 1e-9 * float(delta))):
+        level = 1 - alpha.exact(alpha.of_class[index])
+        within[index] = _tail_within(int(counts[index]), int(ranks[index]), level, delta)
     return within
 
 
@@ -419,11 +419,11 @@ class GroupedScores(NamedTuple):
         if not exact:
             return Thresholds(self.at_ranks(ranks, groups))
         # With b and c as in the paper, c / (b + c) = (n + 1)(1 - alpha) - (k - 1).
-        own = ClassAlpha.of(alpha, None, len(groups))
-        if own.one is None:
-            chance = np.clip((counts + 1.0) * (1 - own.floats) - (ranks - 1), 0, 1)
+        class_alpha = ClassAlpha.of(alpha, None, len(groups))
+        if class_alpha.one is None:
+            chance = np.clip((counts + 1.0) * (1 - class_alpha.floats) - (ranks - 1), 0, 1)
         else:
-            pairs, level = zip(counts.tolist(), ranks.tolist(), strict=True), 1 - own.one
+            pairs, level = zip(counts.tolist(), ranks.tolist(), strict=True), 1 - class_alpha.one
             chance = np.array([float((n + 1) * level - (k - 1)) for n, k in pairs])
         both = np.stack([ranks, ranks - 1])
         (upper, lower), shares = self.at_ranks(both, groups), self.tie_shares(groups, both)
@@ -443,9 +443,9 @@ class GroupedScores(NamedTuple):
         if is_first.all():
             return None
         ends = np.append(np.flatnonzero(is_first), len(self.scores))
-        place = np.clip(self.offsets[groups] + ranks - 1, 0, len(self.scores) - 1)
-        run = np.searchsorted(ends, place, side="right") - 1
-        shares = (place - ends[run] + 1) / (ends[run + 1] - ends[run] + 1)
+        index = np.clip(self.offsets[groups] + ranks - 1, 0, len(self.scores) - 1)
+        run = np.searchsorted(ends, index, side="right") - 1
+        shares = (index - ends[run] + 1) / (ends[run + 1] - ends[run] + 1)
         return np.where((ranks >= 1) & (ranks <= self.counts[groups]), shares, 1.0)
 
 

@@ -214,9 +214,9 @@ class PredictionSets:
     def have(self, labels: IntArray) -> Array:
         """Check membership of class indices that are already validated."""
         hits = np.flatnonzero(self.indices == np.repeat(labels, self.sizes))
-        found = np.zeros(len(self), dtype=bool)
-        found[np.searchsorted(self.indptr, hits, side="right") - 1] = True
-        return found
+        has_label = np.zeros(len(self), dtype=bool)
+        has_label[np.searchsorted(self.indptr, hits, side="right") - 1] = True
+        return has_label
 
     def top(self, n: int) -> PredictionSets:
         """Keep the n most probable classes of each set; coverage falls accordingly.
@@ -225,9 +225,9 @@ class PredictionSets:
         [[0], [1]]
         """
         whole_number(n, "n", "top", 1)
-        place = np.arange(len(self.indices)) - np.repeat(self.indptr[:-1], self.sizes)
+        index = np.arange(len(self.indices)) - np.repeat(self.indptr[:-1], self.sizes)
         indptr = np.concatenate([[0], np.cumsum(np.minimum(self.sizes, n))])
-        kept = self.indices[place < n]
+        kept = self.indices[index < n]
         return replace(self, indptr=indptr, indices=kept, _accepted=self.accepted)
 
     def to_mask(self) -> Array:

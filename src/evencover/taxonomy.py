@@ -135,18 +135,18 @@ class Taxonomy:
         members = sorted({int(index) for index in classes})
         open_parts = self._below(members, 0)
         while True:
-            places = range(len(open_parts))
-            for place in sorted(places, key=lambda place: -self._size(*open_parts[place])):
-                depth, own = open_parts[place]
-                if not 1 < len(own) < self._size(depth, own):
+            indices = range(len(open_parts))
+            for index in sorted(indices, key=lambda index: -self._size(*open_parts[index])):
+                depth, leaves = open_parts[index]
+                if not 1 < len(leaves) < self._size(depth, leaves):
                     continue
-                finer = self._below(own, depth + 1)
+                finer = self._below(leaves, depth + 1)
                 if len(open_parts) - 1 + len(finer) <= most or len(finer) == 1:
-                    open_parts[place : place + 1] = finer
+                    open_parts[index : index + 1] = finer
                     break
             else:
                 break
-        parts = [self._part(*each) for each in open_parts]
+        parts = [self._part(*open_part) for open_part in open_parts]
         if len(parts) <= most:
             return parts
         largest = sorted(parts, key=lambda part: -part.n_members)[: most - 1]
@@ -175,19 +175,19 @@ class Taxonomy:
         groups: dict[str, list[int]] = {}
         for index in members:
             groups.setdefault(self._node(depth, index), []).append(index)
-        return [(depth, own) for own in groups.values()]
+        return [(depth, leaves) for leaves in groups.values()]
 
     def _node(self, depth: int, index: int) -> str:
         path = self._paths[index]
         return path[min(depth, len(path) - 1)]
 
-    def _size(self, depth: int, own: list[int]) -> int:
-        return self._sizes[self._node(depth, own[0])]
+    def _size(self, depth: int, leaves: list[int]) -> int:
+        return self._sizes[self._node(depth, leaves[0])]
 
-    def _part(self, depth: int, own: list[int]) -> Part:
-        if len(own) == 1:
-            return Part(self.class_names[own[0]], 1, 1)
-        return Part(self._node(depth, own[0]), len(own), self._size(depth, own))
+    def _part(self, depth: int, leaves: list[int]) -> Part:
+        if len(leaves) == 1:
+            return Part(self.class_names[leaves[0]], 1, 1)
+        return Part(self._node(depth, leaves[0]), len(leaves), self._size(depth, leaves))
 
 
 def _parents(chains: Iterable[Sequence[str]]) -> dict[str, str]:

@@ -323,14 +323,14 @@ class BasePredictor:
         self, score: Score, n_classes: int, class_names: Sequence[str] | None
     ) -> dict[str, Any]:
         """Return the parameters as a fit keeps them: copies, and vectors in the classes' order."""
-        own = deepcopy(self.get_params() | {"score": None}) | {"score": score}
+        parameters = deepcopy(self.get_params() | {"score": None}) | {"score": score}
         if not isinstance(self.alpha, str | int | float):
             alpha = ClassAlpha.of(self.alpha, class_names, n_classes, type(self).__name__)
             if is_per_class(self.alpha) or isinstance(self.alpha, ClassAlpha):
-                own["alpha"] = alpha.floats if alpha.one is None else alpha.one
-        if own.get("target_prevalence") is not None:
-            own["target_prevalence"] = read_target(own["target_prevalence"])
-        return own
+                parameters["alpha"] = alpha.floats if alpha.one is None else alpha.one
+        if parameters.get("target_prevalence") is not None:
+            parameters["target_prevalence"] = read_target(parameters["target_prevalence"])
+        return parameters
 
     # ---- calibration -------------------------------------------------------------------------
 
@@ -435,10 +435,12 @@ class BasePredictor:
         given: tuple[Any, ...] | None = None,
     ) -> Fit:
         """Calibrate the method on rows; return the whole fit, ready to be assigned."""
-        own = self._own_parameters(score, rows.n_classes, rows.class_names)
-        method = type(self)(**own)  # its parameters are our own
-        if own.get("target_prevalence") is not None:
-            target = target_shares(own["target_prevalence"], rows.n_classes, rows.class_names)
+        parameters = self._own_parameters(score, rows.n_classes, rows.class_names)
+        method = type(self)(**parameters)  # its parameters are our own
+        if parameters.get("target_prevalence") is not None:
+            target = target_shares(
+                parameters["target_prevalence"], rows.n_classes, rows.class_names
+            )
             check_target(target, rows.class_counts)
         scored = rows.scored_by(score.with_counts(rows.class_counts, rows.class_names))
         result = method._calibrate(scored)
@@ -451,7 +453,7 @@ class BasePredictor:
         if self.floor is not None:
             thresholds = method._with_floor(thresholds, scored)
         given = self._parameters_in()(vars(self)) if given is None else given
-        fit = Fit(own, rows, thresholds, state, temperature, inputs, out_of_fold, given)
+        fit = Fit(parameters, rows, thresholds, state, temperature, inputs, out_of_fold, given)
         method._check_fit(fit)
         self._warn_of_fit(fit)
         return fit
@@ -459,9 +461,9 @@ class BasePredictor:
     def _adopt(self, fit: Fit, score: Score) -> None:
         """Take a fit that was read from a file, if it is one of this predictor."""
         rows = fit.rows
-        own = self._own_parameters(score, rows.n_classes, rows.class_names)
-        type(self)(**own)._check_fit(fit)
-        fit = replace(fit, parameters=own, given=self._parameters_in()(vars(self)))
+        parameters = self._own_parameters(score, rows.n_classes, rows.class_names)
+        type(self)(**parameters)._check_fit(fit)
+        fit = replace(fit, parameters=parameters, given=self._parameters_in()(vars(self)))
         _ = fit.rule  # raises if the score does not fit the classes
         self.fit_ = fit
 
@@ -840,11 +842,11 @@ class BasePredictor:
         if not tally.rows.any():
             raise source.no_known_label()
         fit = self._current_fit()
-        about = {"class_names": source.class_names, "calibration_counts": self.class_counts_}
-        about |= self._about_classes()
-        report = CoverageReport.from_tally(tally, fit.alpha, confusions=confusions, **about)
+        of_classes = {"class_names": source.class_names, "calibration_counts": self.class_counts_}
+        of_classes |= self._about_classes()
+        report = CoverageReport.from_tally(tally, fit.alpha, confusions=confusions, **of_classes)
         if cut is not None:
-            at_top = CoverageReport.from_tally(cut, fit.alpha, **about)
+            at_top = CoverageReport.from_tally(cut, fit.alpha, **of_classes)
             report = replace(report, at_top=at_top)
         mismatch = warn_of_mismatch(source, read, fit.rule.scoring.for_input(source.logits))
         if mismatch is not None:

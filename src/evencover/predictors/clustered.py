@@ -76,8 +76,8 @@ def cluster_embeddings(
         # Else scikit-learn's defaults, as the paper uses them.
         kmeans = KMeans(n_clusters, random_state=int(random_state) % 2**32)
         cluster = kmeans.fit_predict(embedding, sample_weight=weights)
-    found, member = np.unique(cluster, return_inverse=True)
-    easiest_first = np.argsort(kmeans.cluster_centers_[found].mean(axis=1), kind="stable")
+    used, member = np.unique(cluster, return_inverse=True)
+    easiest_first = np.argsort(kmeans.cluster_centers_[used].mean(axis=1), kind="stable")
     return np.argsort(easiest_first)[member].astype(np.int64)
 
 
@@ -141,7 +141,7 @@ def _distance_to_cluster(
     """Return the KS distance of each class's scores from its cluster's (0 without data)."""
     counts = classes.counts
     class_of_score = np.repeat(np.arange(len(counts)), counts)
-    place = np.arange(len(classes.scores)) - np.repeat(classes.offsets[:-1], counts)
+    rank = np.arange(len(classes.scores)) - np.repeat(classes.offsets[:-1], counts)
     size = counts[class_of_score]
     largest = np.zeros(len(classes.scores))
     cluster_of_score = cluster_of_class[class_of_score]
@@ -150,14 +150,14 @@ def _distance_to_cluster(
     bounds = np.searchsorted(cluster_of_score[by_cluster], [clusters_found, clusters_found + 1])
     for cluster, start, stop in zip(clusters_found, *bounds, strict=True):
         rows = by_cluster[start:stop]
-        reference, own = clusters.of(cluster), classes.scores[rows]
+        reference, class_scores = clusters.of(cluster), classes.scores[rows]
         n_reference = max(len(reference), 1)
-        at = np.searchsorted(reference, own, side="right") / n_reference
-        just_before = np.searchsorted(reference, own, side="left") / n_reference
+        cluster_share = np.searchsorted(reference, class_scores, side="right") / n_reference
+        share_before = np.searchsorted(reference, class_scores, side="left") / n_reference
         # Between two scores of the class only the cluster's function moves, so the supremum is
         # reached at a score of the class or just before it.
         largest[rows] = np.maximum(
-            (place[rows] + 1) / size[rows] - at, just_before - place[rows] / size[rows]
+            (rank[rows] + 1) / size[rows] - cluster_share, share_before - rank[rows] / size[rows]
         )
     distance = np.zeros(len(counts))
     filled = np.flatnonzero(counts)
@@ -201,8 +201,8 @@ def _cells(row: ClusterGuarantee) -> list[str]:
     number, *counts = map(str, row[:3])
     if row.cluster < 0:
         return ["null", *counts, "", "", "no guarantee"]
-    seen, if_identical, low, high = (f"{value:.2f}" for value in row[3:])
-    return [number, *counts, seen, if_identical, f"{low} to {high}"]
+    largest, if_identical, low, high = (f"{value:.2f}" for value in row[3:])
+    return [number, *counts, largest, if_identical, f"{low} to {high}"]
 
 
 class ClusterState(NamedTuple):

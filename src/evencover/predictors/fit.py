@@ -168,13 +168,17 @@ class Fit:
     @cached_property
     def rule(self) -> SetRule:
         """The rule that turns rows and ids into sets."""
-        own, rows = self.parameters, self.rows
-        score: Score = own["score"].with_counts(rows.class_counts, rows.class_names)
+        parameters, rows = self.parameters, self.rows
+        score: Score = parameters["score"].with_counts(rows.class_counts, rows.class_names)
         scoring = BoundScore(
-            score, bool(own["from_logits"]), self.temperature, own["random_state"], assumed=True
+            score,
+            bool(parameters["from_logits"]),
+            self.temperature,
+            parameters["random_state"],
+            assumed=True,
         )
         thresholds = _frozen(score.base_thresholds(self.thresholds))
-        keep_top = bool(own["keep_top"])
+        keep_top = bool(parameters["keep_top"])
         return SetRule(scoring, thresholds, keep_top, rows.class_names, self.acceptance)
 
     @cached_property
@@ -288,9 +292,9 @@ def digest(predictor: Fitted) -> str:
     return checksum(*stored(predictor))
 
 
-def checksum(about: Any, arrays: Mapping[str, Array]) -> str:
+def checksum(metadata: Any, arrays: Mapping[str, Array]) -> str:
     """Hash metadata and arrays, whatever their order."""
-    text = json.dumps(json.loads(json.dumps(about)), sort_keys=True)
+    text = json.dumps(json.loads(json.dumps(metadata)), sort_keys=True)
     content = hashlib.blake2b(text.encode(), digest_size=16)
     for name, values in sorted(arrays.items()):
         content.update(f"{name!r} {values.dtype} {values.shape}".encode())
@@ -305,22 +309,22 @@ def stored(predictor: Fitted) -> tuple[dict[str, Any], dict[str, Array]]:
         name: _store(_plain(value), f"parameters.{name}", arrays)
         for name, value in fit.parameters.items()
     }
-    about = {name: _store(getattr(fit, name), name, arrays) for name in STORED}
-    return {"method": predictor.method, "parameters": parameters, "fit": about}, arrays
+    metadata = {name: _store(getattr(fit, name), name, arrays) for name in STORED}
+    return {"method": predictor.method, "parameters": parameters, "fit": metadata}, arrays
 
 
-def restored_fit(about: dict[str, Any], arrays: dict[str, Array], predictor: Any) -> Fit:
+def restored_fit(metadata: dict[str, Any], arrays: dict[str, Array], predictor: Any) -> Fit:
     """Build the fit of a predictor from what `stored` returned."""
     hints = get_type_hints(Fit) | {"state": predictor._State}
-    if about.keys() != set(STORED):
+    if metadata.keys() != set(STORED):
         raise InputError(f"it must have {', '.join(STORED)}")
-    values = {name: restored(hints[name], about[name], name, arrays) for name in STORED}
+    values = {name: restored(hints[name], metadata[name], name, arrays) for name in STORED}
     if arrays:
         raise InputError(f"{', '.join(arrays)} are unknown")
     return Fit(predictor.get_params(), **values, given=tuple(predictor.get_params().values()))
 
 
-STORED = [each.name for each in fields(Fit) if each.name not in ("parameters", "given")]
+STORED = [field.name for field in fields(Fit) if field.name not in ("parameters", "given")]
 
 
 def _plain(value: Any) -> Any:
@@ -354,7 +358,7 @@ def _store(value: Any, name: str, arrays: dict[str, Array]) -> Any:
 def _parts(cls: Any) -> dict[str, Any]:
     """Return the types of the fields of a NamedTuple or dataclass, by name."""
     hints = get_type_hints(cls)
-    names = [each.name for each in fields(cls)] if is_dataclass(cls) else cls._fields
+    names = [field.name for field in fields(cls)] if is_dataclass(cls) else cls._fields
     return {name: hints[name] for name in names}
 
 
@@ -378,7 +382,8 @@ def restored(hint: Any, value: Any, name: str, arrays: dict[str, Array]) -> Any:
     if kind is tuple and isinstance(value, list):
         kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
         return tuple(
-            restored(each, item, name, arrays) for each, item in zip(kinds, value, strict=True)
+            restored(item_type, item, name, arrays)
+            for item_type, item in zip(kinds, value, strict=True)
         )
     if is_dataclass(hint) or hasattr(hint, "_fields"):
         parts = _parts(hint)
@@ -386,8 +391,8 @@ def restored(hint: Any, value: Any, name: str, arrays: dict[str, Array]) -> Any:
             raise InputError(f"{name} must have {', '.join(parts)}")
         return hint(
             **{
-                part: restored(each, value[part], f"{name}.{part}", arrays)
-                for part, each in parts.items()
+                part: restored(item_type, value[part], f"{name}.{part}", arrays)
+                for part, item_type in parts.items()
             }
         )
     if kind is tuple or type(value) is not hint:

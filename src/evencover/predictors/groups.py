@@ -196,11 +196,11 @@ class GroupedPredictor(GroupPredictor):
     def _own_parameters(
         self, score: Score, n_classes: int, class_names: Sequence[str] | None
     ) -> dict[str, Any]:
-        own = super()._own_parameters(score, n_classes, class_names)
+        parameters = super()._own_parameters(score, n_classes, class_names)
         if self.groups is not None:
             named = by_class(self.groups, "groups")
-            own["groups"] = to_numpy(self.groups).tolist() if named is None else named
-        return own
+            parameters["groups"] = to_numpy(self.groups).tolist() if named is None else named
+        return parameters
 
     def _group(
         self, rows: CalibrationRows, state: Any

@@ -83,12 +83,15 @@ class Blend(NamedTuple):
     tau: float
     largest: float
 
-    def between(self, own: FloatArray, common: FloatArray) -> FloatArray:
+    def between(self, quantile: FloatArray, common: FloatArray) -> FloatArray:
         """Return the thresholds between those of a class and the common ones."""
-        no_own, no_common = own == np.inf, common == np.inf
-        own, common = np.where(no_own, self.largest, own), np.where(no_common, self.largest, common)
+        no_own, no_common = quantile == np.inf, common == np.inf
+        quantile, common = (
+            np.where(no_own, self.largest, quantile),
+            np.where(no_common, self.largest, common),
+        )
         always = (no_own | (self.tau == 0)) & (no_common | (self.tau == 1))
-        return np.where(always, np.inf, self.tau * own + (1 - self.tau) * common)
+        return np.where(always, np.inf, self.tau * quantile + (1 - self.tau) * common)
 
     def p_values(self, scores: FloatArray, classes: IntArray) -> FloatArray:
         """Return the level at which each class leaves the set, for scores (n, J) of `classes`."""
@@ -96,9 +99,9 @@ class Blend(NamedTuple):
 
         def is_out(own_step: IntArray, step: IntArray) -> Array:
             """Return whether y is out at the (own_step + 1)-th largest own score, and so on."""
-            own = self.by_class.at_ranks(np.maximum(m - own_step, 1), classes)
+            quantile = self.by_class.at_ranks(np.maximum(m - own_step, 1), classes)
             common = self.pooled.at_ranks(np.maximum(m_all - step, 1), np.array(0))
-            return scores > self.between(own, common)
+            return scores > self.between(quantile, common)
 
         # The pooled rank moves at levels j / (N + 1), that of y at levels i / (n + 1).
         if MANY * len(scores) >= m_all:
@@ -120,9 +123,9 @@ class Blend(NamedTuple):
         common = self.pooled.at_ranks(m_all - steps, np.array(0))
         after = np.empty(scores.shape, dtype=np.int64)
         for column, y in enumerate(classes.tolist()):
-            own = np.append(np.inf, self.by_class.of(y)[::-1])  # by the step of y's own rank
-            first = np.maximum(-(-np.arange(len(own) + 1) * m_all // len(own)), 1)
-            limits = self.between(np.repeat(own, np.diff(first)), common)  # they fall
+            quantile = np.append(np.inf, self.by_class.of(y)[::-1])  # by the step of y's own rank
+            first = np.maximum(-(-np.arange(len(quantile) + 1) * m_all // len(quantile)), 1)
+            limits = self.between(np.repeat(quantile, np.diff(first)), common)  # they fall
             after[:, column] = m_all - np.searchsorted(limits[::-1], scores[:, column])
         return after
 

@@ -62,13 +62,13 @@ class BoundScore:
             raise_bad_row(row, block.start + bad.row, logits=self.logits, place=where)
 
     def refuse_probabilities(
-        self, rows: Array, place: Callable[[int], str] = "row {}".format
+        self, rows: Array, name_row: Callable[[int], str] = "row {}".format
     ) -> None:
         """Raise InputError if the rows were assumed to be logits and are probabilities."""
         if self.logits and self.assumed and are_probabilities(rows):
             raise InputError(
                 "'logits' must be a model's output before the softmax. Got probabilities from "
-                f"{place(0)} on (between 0 and 1, with sum 1); pass logits, or use "
+                f"{name_row(0)} on (between 0 and 1, with sum 1); pass logits, or use "
                 "from_logits=False in calibration. If these are logits nevertheless, pass "
                 "{'logits': rows} (--logits on the command line)."
             )

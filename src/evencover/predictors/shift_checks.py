@@ -70,11 +70,11 @@ def count_block(
         cut = Tally.of(rule.sets(block).top(top), block.labels)
     if edges is None:
         return EvaluationCounts(*counts, None, cut)
-    some = _first_and_every_16th(block)
-    assert some.labels is not None
-    known = some.labels < some.rows.shape[1]
-    scores = rule.scoring.true_labels(some)[known]
-    scores = rule.scoring.score.from_base(scores, some.labels[known])
+    sample = _first_and_every_16th(block)
+    assert sample.labels is not None
+    known = sample.labels < sample.rows.shape[1]
+    scores = rule.scoring.true_labels(sample)[known]
+    scores = rule.scoring.score.from_base(scores, sample.labels[known])
     return EvaluationCounts(*counts, score_histogram(edges, scores), cut)
 
 

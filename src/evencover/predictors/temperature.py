@@ -42,10 +42,10 @@ def fitted_temperature(source: Source, logits: bool, random_state: int) -> tuple
     rows, labels = [], []
     for block in source.blocks():
         assert block.labels is not None
-        own = chosen[block.start : block.start + len(block.rows)]
-        own = own & (block.labels < source.n_classes)
-        rows.append(block.rows[own].astype(np.float64))
-        labels.append(block.labels[own])
+        is_chosen = chosen[block.start : block.start + len(block.rows)]
+        is_chosen = is_chosen & (block.labels < source.n_classes)
+        rows.append(block.rows[is_chosen].astype(np.float64))
+        labels.append(block.labels[is_chosen])
     if not any(map(len, labels)):
         raise source.no_known_label()
     return likeliest_temperature(np.concatenate(rows), np.concatenate(labels)), chosen
@@ -63,12 +63,12 @@ def likeliest_temperature(logits: FloatArray, labels: IntArray) -> float:
     from scipy.optimize import brentq
 
     z = logits - logits.max(axis=1, keepdims=True)
-    own = z[np.arange(len(z)), labels]
+    label_logits = z[np.arange(len(z)), labels]
 
     def slope(log_b: float) -> float:
         weights = np.exp(np.exp(log_b) * z)
         expected = (weights * z).sum(axis=1) / weights.sum(axis=1)
-        return float((own - expected).mean())
+        return float((label_logits - expected).mean())
 
     low, high = -np.log(HOTTEST), -np.log(COLDEST)
     if slope(low) <= 0:

@@ -381,8 +381,8 @@ def some_names(names: Sequence[str] | None, which: Array) -> str:
     >>> some_names(["ant", "bee", "cat"], np.array([True, False, True]))
     " ('ant', 'cat')"
     """
-    some = [] if names is None else [repr(str(names[y])) for y in np.flatnonzero(which).tolist()]
-    return f" ({listed(some, 3)})" if some else ""
+    shown = [] if names is None else [repr(str(names[y])) for y in np.flatnonzero(which).tolist()]
+    return f" ({listed(shown, 3)})" if shown else ""
 
 
 def some_of(part: int, whole: Sequence[int] | IntArray) -> str:
@@ -413,8 +413,8 @@ def enough_for_classwise(counts: IntArray, needs: Needs) -> str:
     rich = int((counts >= needs.enough).sum())
     if rich == 0 or 2 * rich < len(counts):
         return ""
-    own = "its own threshold" if rich == 1 else "their own thresholds"
+    what = "its own threshold" if rich == 1 else "their own thresholds"
     return (
         f"{some_of(rich, counts)} had at least {needs.enough} calibration examples, enough for "
-        f"{own}. Try classwise."
+        f"{what}. Try classwise."
     )

@@ -53,8 +53,8 @@ class Score(ABC):
     @property
     def kernel(self) -> Formula:
         """The formula of the score itself, not of its base."""
-        own = self._native() if "_native" in vars(type(self)) else {}
-        return Formula(self.needs_order, self.formula, **own)
+        native = self._native() if "_native" in vars(type(self)) else {}
+        return Formula(self.needs_order, self.formula, **native)
 
     @property
     def base(self) -> Score:
@@ -126,9 +126,9 @@ class Score(ABC):
         scale = float(real_number(temperature, "temperature", self.name, 0, open_low=True))
         check_random_state(seed, self.name)
         keys = None if ids is None else row_ids(ids, len(rows))
-        given = (self.base.kernel, rows, self.draws(seed, keys, calibrating=calibrating))
+        inputs = (self.base.kernel, rows, self.draws(seed, keys, calibrating=calibrating))
         try:
-            return kernel(*given, *arguments, logits=logits, temperature=scale)
+            return kernel(*inputs, *arguments, logits=logits, temperature=scale)
         except BadRow as error:
             bad = error.row
         return raise_bad_row(rows[bad], bad, logits=logits)
