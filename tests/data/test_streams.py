@@ -9,6 +9,7 @@ from inputs import LABELS, ROWS, assert_holds, list_array, pa, read, write_table
 from evencover import InputError, PooledPredictor
 from evencover.data import as_source, load_simulated
 from evencover.data.fingerprint import Sampler
+from evencover.validation import label_indices
 
 
 def cut(*arrays, sizes=(1, 10, 0, 5, 7)):
@@ -159,3 +160,46 @@ def test_the_fingerprint_knows_rows_by_their_content(tmp_path, block_elements):
     assert mine == fingerprint(iter(cut(ROWS, LABELS)))
     assert mine != fingerprint(ROWS, LABELS[::-1].copy())
     assert mine != fingerprint(ROWS[1:], LABELS[1:])
+
+
+UNREAD = {
+    "npz": lambda path: np.savez(path, probs=ROWS, labels=np.array(["?"])),
+    "csv": lambda path: FRAME.assign(label=["?", *[""] * (len(ROWS) - 1)]).to_csv(path),
+    "parquet": lambda path: FRAME.assign(label=None).to_parquet(path),
+    "jsonl": lambda path: FRAME.assign(label=None).to_json(path, orient="records", lines=True),
+}
+
+
+@pytest.mark.parametrize("kind", UNREAD)
+@pytest.mark.filterwarnings("ignore:Ignored non-class columns")
+def test_prediction_does_not_read_labels(tmp_path, kind):
+    """Labels that no fit would accept change nothing."""
+    model = PooledPredictor().fit(FRAME.astype("f8").round(8), LABELS)
+    path = tmp_path / f"p.{kind}"
+    UNREAD[kind](path)
+    with pytest.raises(InputError):
+        as_source(path)
+    assert model.predict_set(path).to_lists() == model.predict_set(FRAME).to_lists()
+
+
+@pytest.mark.parametrize("labels", [LABELS, np.array(["a", "b", "c", "d"])[LABELS]])
+def test_labels_are_converted_once(tmp_path, monkeypatch, labels):
+    calls = []
+
+    def counting(values, *arguments, **options):
+        calls.append(len(values))
+        return label_indices(values, *arguments, **options)
+
+    monkeypatch.setattr("evencover.data.source.label_indices", counting)
+    FRAME.assign(label=labels).to_csv(tmp_path / "p.csv", index=False)
+    np.savetxt(tmp_path / "y.csv", labels, "%s", header="label", comments="")
+    frames = [FRAME.assign(label=labels)[start : start + 9] for start in range(0, len(ROWS), 9)]
+    for given, expected in (
+        ((FRAME, labels), [len(ROWS)]),
+        ((tmp_path / "p.csv",), [len(ROWS)]),
+        ((FRAME, tmp_path / "y.csv"), [len(ROWS)]),
+        ((iter(frames),), [len(frame) for frame in frames]),
+    ):
+        calls.clear()
+        PooledPredictor().fit(*given)
+        assert calls == expected

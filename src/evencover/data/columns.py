@@ -84,7 +84,7 @@ def matrix_key(arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL) -> str
         return asked
     if "" in arrays:  # a file with one unnamed array
         return ""
-    known = [key for key in MATRIX_KEYS if key in arrays]
+    known = sorted(set(MATRIX_KEYS) & set(arrays), key=MATRIX_KEYS.index)
     if len(known) > 1:
         known = [key for key in known if len(np.shape(arrays[key])) == 2]
     if len(known) != 1:
@@ -104,7 +104,7 @@ def found_key(
         raise InputError(
             f"'{parameter}' must be in {owner}. Got {asked!r}; there are {listed(held)}."
         )
-    return asked or next((key for key in usual if key in held), None)
+    return asked or min(set(usual) & set(held), key=usual.index, default=None)
 
 
 # ---- class names ---------------------------------------------------------------------------------

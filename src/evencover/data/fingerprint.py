@@ -61,18 +61,21 @@ class RowSample(NamedTuple):
     @classmethod
     def join(cls, samples: Sequence[RowSample]) -> RowSample:
         """Merge samples; keep the rows with the smallest keys."""
-        size, keys = samples[0].size, np.concatenate([each.keys for each in samples])
-        order = np.argsort(keys)[: size.n_rows]
+        sizes, *columns = zip(*samples, strict=True)
+        keys = np.concatenate(columns[0])
+        order = np.argsort(keys)[: sizes[0].n_rows]
         rank = np.full(len(keys), len(order))
         rank[order] = np.arange(len(order))
-        ranks = np.split(rank, np.cumsum([len(each.keys) for each in samples])[:-1])
-        columns: list[Array] = []
-        for parts in zip(*(each[1:] for each in samples), strict=True):
+        joined: list[Array] = []
+        for parts in columns:
             column = np.empty((len(order), *parts[0].shape[1:]), dtype=parts[0].dtype)
-            for values, own in zip(parts, ranks, strict=True):
-                column[own[own < len(order)]] = values[own < len(order)]
-            columns.append(column)
-        return cls(size, *columns)
+            start = 0
+            for values in parts:
+                ranks = rank[start : start + len(values)]
+                column[ranks[ranks < len(order)]] = values[ranks < len(order)]
+                start += len(values)
+            joined.append(column)
+        return cls(sizes[0], *joined)
 
 
 class Fingerprint(NamedTuple):
@@ -143,6 +146,7 @@ class Sampler:
     def __init__(self, n_rows: int | None = None) -> None:
         self._found, self._n_rows = Fingerprint(), n_rows
         self._kept: list[RowSample] = []
+        self._n_kept = 0
         self._most_kept = 2**64
         self._waiting: list[tuple[Array, Array, IntArray, Array]] = []
         self._n_waiting = 0
@@ -201,15 +205,16 @@ class Sampler:
         if size.stride > 1:
             top = np.array([rows[row].argmax() for row in chosen], dtype=np.int64)
         self._kept.append(RowSample(size, hashes[chosen], labels[chosen], top, numbers))
-        if sum(len(each.keys) for each in self._kept) > 2 * size.n_rows:
+        self._n_kept += len(chosen)
+        if self._n_kept > 2 * size.n_rows:
             rest = RowSample.join(self._kept)
-            self._kept, self._most_kept = [rest], int(rest.keys[-1])
+            self._kept, self._most_kept, self._n_kept = [rest], int(rest.keys[-1]), len(rest.keys)
 
     def result(self) -> Fingerprint:
         """Return the fingerprint of the blocks so far."""
         if self._kept:
             self._found += Fingerprint(rows=RowSample.join(self._kept))
-            self._kept = []
+            self._kept, self._n_kept = [], 0
         if self._waiting:
             columns = map(np.concatenate, zip(*self._waiting, strict=True))
             own, some, labels, numbers = columns

@@ -383,17 +383,27 @@ class Source:
             if self.column_order is not None:
                 rows = rows[:, self.column_order]
             part = slice(start, start + len(rows))
-            self._require_one_per_row(part.stop)
-            labels, ids = self._labels_of(raw, part), self._keys_of(raw, part)
+            labels, ids = self.labels, self.keys
+            if labels is not None or ids is not None:
+                self._require_one_per_row(part.stop)
+            if labels is not None:
+                labels = labels[part].astype(np.int64)
+            elif self.reader.has_labels:
+                labels = self._stream_labels(raw.labels, part)
+            if ids is not None:
+                ids = ids[part]
+            elif self.reader.has_ids:
+                ids = row_ids(raw.ids, len(rows))
             yield Block(self.offset + start, rows, labels, ids, self)
-            if start == self.offset == 0:
+            if self.precision is not None and start == self.offset == 0:
                 warn_of_precision(rows, self.precision)
             start = part.stop
         if start == 0:
             labels = np.zeros(0, dtype=np.int64) if self.has_labels else None
             no_rows = np.zeros((0, self.n_classes), dtype=np.float32)
             yield Block(self.offset, no_rows, labels, self.keys, self)
-        self._require_one_per_row(start, is_end=True)
+        if self.labels is not None or self.keys is not None:
+            self._require_one_per_row(start, is_end=True)
         if self.n_rows not in (None, start):
             raise InputError(
                 f"{self.name} must have the {self.n_rows} rows it had when it was opened. "
@@ -408,21 +418,13 @@ class Source:
                     "rows."
                 )
 
-    def _labels_of(self, raw: RawBlock, rows: slice) -> IntArray | None:
-        if self.labels is not None:
-            return self.labels[rows].astype(np.int64)
-        if not self.reader.has_labels:
-            return None
+    def _stream_labels(self, labels: Any, rows: slice) -> IntArray:
+        """Convert the labels of one block of a stream."""
 
         def row_name(row: int) -> str:
             return self.reader.row_name(rows.start + row)
 
-        return self._class_indices(raw.labels, rows.stop - rows.start, row_name)[0]
-
-    def _keys_of(self, raw: RawBlock, rows: slice) -> Array | None:
-        if self.keys is not None:
-            return self.keys[rows]
-        return row_ids(raw.ids, rows.stop - rows.start) if self.reader.has_ids else None
+        return self._class_indices(labels, rows.stop - rows.start, row_name)[0]
 
     def parts(self) -> list[Source] | None:
         """Split into sources that can be pickled and read on another machine, in order.
