@@ -24,7 +24,7 @@ PRECISIONS = {
     1 / 100_000: "5 digits",
     0.0: "full precision",
 }
-LEAST_NUMBERS, MOST_NUMBERS = 200, 4096  # that tell a precision
+ENOUGH_TO_TELL, MOST_COMPARED = 200, 4096  # numbers, of a precision
 # Rounding that loses more of a row than this loses too much to be mended by a division.
 MOST_ROUNDED_OFF = 0.1
 
@@ -103,9 +103,9 @@ def precision_of(rows: Array) -> float | None:
     >>> [PRECISIONS[precision_of(each)] for each in (rows, rows.round(4), rows.astype("f2"))]
     ['full precision', '4 digits', 'float16']
     """
-    numbers = rows[: 16 * MOST_NUMBERS // max(1, rows.shape[1]) + 1].ravel()
-    numbers = numbers[(numbers != 0) & (numbers != 1)][:MOST_NUMBERS]
-    if len(numbers) < LEAST_NUMBERS:
+    numbers = rows[: 16 * MOST_COMPARED // max(1, rows.shape[1]) + 1].ravel()
+    numbers = numbers[(numbers != 0) & (numbers != 1)][:MOST_COMPARED]
+    if len(numbers) < ENOUGH_TO_TELL:
         return None
     values = numbers.astype(np.float64)
     slack = 4 * np.finfo(np.float32).eps  # also of float64, because JSON turns float32 into it
@@ -133,7 +133,7 @@ def warn_of_precision(rows: Array, calibration: float | None) -> bool:
     scores were no longer equal.
     """
     precision = None
-    if calibration in PRECISIONS and rows.size >= LEAST_NUMBERS:
+    if calibration in PRECISIONS and rows.size >= ENOUGH_TO_TELL:
         precision = precision_of(rows)
     if calibration is None or precision is None:
         return False
