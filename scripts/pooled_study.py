@@ -9,9 +9,10 @@ the method, *held-out* files were not. Each data set is calibrated with 10, 20 a
 class, and with a long tail: its own if its class sizes differ widely, else class sizes that
 decrease geometrically from 50 to 1. Where outputs never occur, rows are drawn at random.
 
-It writes `settings.csv`, `summary.md`, `frontier.png`, and `equal_shortfall.md`: the labels per set
-that STANDARD needs for the shortfall of POOLED. With ``--before CSV``, the settings of an earlier
-version, it writes the ratios to it (`before.md`).
+It writes `settings.csv`, `summary.md`, `frontier.png`, `variants.csv` (other parameters of POOLED,
+on real data), and `equal_shortfall.md`: the labels per set that STANDARD needs for the shortfall of
+POOLED. With ``--before CSV``, the settings of an earlier version, it writes the ratios to these
+(`before.md`).
 """
 
 from __future__ import annotations
@@ -38,6 +39,16 @@ AS_PUBLISHED: Any = {"keep_top": False}  # sets as their authors define them
 MOST_ROWS = 20_000  # of a data set; simulated ones have up to 1.3 million
 METRICS = ("true_gap", "cost", "avg_size", "marginal_coverage")
 FRONTIER_COLUMNS = 4
+VARIANTS: dict[str, dict[str, Any]] = {
+    "`floor=None`": {"floor": None},
+    "`floor=0.8`": {"floor": 0.8},
+    "`shared=0`": {"shared": 0},
+    "`shared=0.2`": {"shared": 0.2},
+    "c = 30": {"strength": 30},
+    "c = 100": {"strength": 100},
+    "c = infinity": {"strength": np.inf},
+    "`split='holdout'`": {"split": "holdout"},
+}
 
 
 class Setting(NamedTuple):
@@ -146,13 +157,13 @@ def run(sets: dict[tuple[str, str], Loader], n_splits: int, folder: Path) -> Res
     return results
 
 
-def ratio(cells: list[dict[str, Row]], other: str, metric: str) -> float:
-    """Return the geometric mean of POOLED's metric over another's; gaps are at least 0.5."""
+def ratio(cells: list[dict[str, Row]], other: str, metric: str, method: str = "pooled") -> float:
+    """Return the geometric mean of a method's metric over another's; gaps are at least 0.5."""
     least = 0.5 if metric == "true_gap" else 0.0
-    pooled, others = (
-        np.maximum([cell[method][metric] for cell in cells], least) for method in ("pooled", other)
+    values, others = (
+        np.maximum([cell[name][metric] for cell in cells], least) for name in (method, other)
     )
-    return float(np.exp(np.mean(np.log(pooled / others))))
+    return float(np.exp(np.mean(np.log(values / others))))
 
 
 def wins(cells: list[dict[str, Row]], metric: str) -> int:
@@ -231,6 +242,41 @@ def draw_frontier(results: Results, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def variants(sets: dict[tuple[str, str], Loader], n_splits: int, path: Path) -> None:
+    """Write cost and TrueGap of other parameters of POOLED over those of the default.
+
+    They are geometric means over data sets and scores with 20 examples per class.
+    """
+    cells: dict[str, list[dict[str, Row]]] = defaultdict(list)
+    for (kind, _), load in sets.items():
+        rows, labels = load()
+        sizes = next(sizes for size, sizes in plans(labels, rows.shape[1]) if size[:2] == "20")
+        by_variant = {
+            name: compare(
+                rows,
+                labels,
+                methods=[PooledPredictor(**AS_PUBLISHED, **parameters)],
+                scores=SCORES,
+                n_splits=n_splits,
+                calibration_sizes=sizes,
+            ).rows()
+            for name, parameters in {"default": {}, **VARIANTS}.items()
+        }
+        for number in range(len(SCORES)):
+            cells[kind].append({name: found[number] for name, found in by_variant.items()})
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        titles = [f"{kind}: {name}" for kind in cells for name in ("cost", "TrueGap", "AvgSize")]
+        writer.writerow(["variant", *titles])
+        for name in VARIANTS:
+            ratios = [
+                f"{ratio(of_kind, 'default', metric, name):.4f}"
+                for of_kind in cells.values()
+                for metric in ("cost", "true_gap", "avg_size")
+            ]
+            writer.writerow([name, *ratios])
+
+
 # ---- labels that STANDARD needs for POOLED's shortfall -------------------------------------------
 
 
@@ -305,6 +351,7 @@ def main() -> None:
         (options.output / "before.md").write_text(against(options.before, results))
     draw_frontier(results, options.output / "frontier.png")
     real = {key: load for key, load in sets.items() if key[0] != "simulated"}
+    variants(real, options.n_splits, options.output / "variants.csv")
     (options.output / "equal_shortfall.md").write_text(equal_shortfall(real), encoding="utf-8")
 
 
