@@ -58,7 +58,9 @@ def test_the_columns_are_the_metrics_of_the_list(visit, comparison):
         assert cell.split() == [metric.text(mean), "±", metric.text(error)]
 
 
-@pytest.mark.parametrize("width", [1400, 1300, 400])
+@pytest.mark.parametrize(
+    "width", [1300, *(pytest.param(width, marks=pytest.mark.deep) for width in (1400, 400))]
+)
 def test_the_table_is_not_cut_off(visit, comparison, width):
     box = visit(comparison[0], width=width).locator(".scroll")
     assert box.evaluate("each => each.scrollWidth - each.clientWidth") <= 0

@@ -190,7 +190,7 @@ def test_the_cut_the_floor_and_unknown_labels_have_their_numbers(visit, by_class
 
 
 @pytest.mark.parametrize(
-    "width", [*(pytest.param(each, marks=pytest.mark.deep) for each in (1400, 1300)), 1200, 400]
+    "width", [*(pytest.param(width, marks=pytest.mark.deep) for width in (1400, 1300, 400)), 1200]
 )
 def test_no_table_is_cut_off(visit, languages, by_class, width):
     for path in (languages[0], by_class[0]):

@@ -13,6 +13,7 @@ from evencover.comparison import Candidate, Comparison
 from evencover.comparison.trials import calibration_split
 from evencover.evaluation import CoverageReport, Tally
 from evencover.evaluation.metrics import shown_in
+from evencover.evaluation.statistics import squared_gaps, squared_shortfalls
 from evencover.predictors import (
     ClasswisePredictor,
     ClusteredPredictor,
@@ -100,6 +101,21 @@ def test_standard_errors_are_over_splits_with_one_degree_less(data):
     assert candidate.mean("covgap") == pytest.approx(gaps.mean())
     by_hand = np.sqrt(((gaps - gaps.mean()) ** 2).sum() / 4 / 5)
     assert candidate.standard_error("covgap") == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize(
+    ("metric", "estimate"), [("true_gap", squared_gaps), ("shortfall", squared_shortfalls)]
+)
+def test_squares_are_averaged_over_splits_before_the_root(data, metric, estimate):
+    result = compare(*data, methods=["standard"], scores=["softmax"], n_splits=5)
+    (candidate,) = result.candidates
+    squares = np.array([estimate(r.class_covered, r.class_counts, 0.1) for r in candidate.reports])
+    root = np.sqrt(squares.mean())
+    assert candidate.mean(metric) == pytest.approx(root)
+    error = squares.mean(axis=1).std(ddof=1) / np.sqrt(5)
+    assert candidate.standard_error(metric) == pytest.approx(error / (2 * root))
+    alone = replace(candidate, reports=candidate.reports[:1], costs=candidate.costs[:1])
+    assert alone.mean(metric) == pytest.approx(getattr(candidate.reports[0], metric))
 
 
 FEW = {"methods": ["standard", "classwise"]}

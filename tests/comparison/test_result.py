@@ -1,5 +1,7 @@
 """Recommendations that noise cannot fool, exclusions, and what is called significant."""
 
+import json
+
 import numpy as np
 import pytest
 from depth import size
@@ -81,6 +83,19 @@ def test_of_two_unequal_classes_the_rare_one_is_covered():
     assert rare(found.candidates[0]) < 0.3
     assert rare(found.recommended) > 0.85
     assert found.recommended.mean("avg_size") > 1
+
+
+def test_a_shortfall_takes_three_test_rows_of_a_class():
+    """It is not known here, and every form of the result says so."""
+    rng = np.random.default_rng(0)
+    rows, labels = rng.dirichlet(np.ones(K), 4 * K), np.repeat(np.arange(K), 4)
+    rows[np.arange(4 * K), labels] += 1
+    rows /= rows.sum(axis=1, keepdims=True)
+    found = compare(rows, labels, scores=["softmax"], n_splits=2, calibration_sizes=2)
+    assert {row["shortfall"] for row in found.rows()} == {None}
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["candidates"] == found.rows()
+    titles, cells = found.table()
+    assert {row[titles.index("Shortfall")] for row in cells} == {"–"}
 
 
 def test_limits_restrict_the_advice():

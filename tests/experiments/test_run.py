@@ -17,7 +17,7 @@ from evencover import (
     compare,
 )
 from evencover.comparison.trials import calibration_split
-from evencover.experiments import Grid, make_table, run
+from evencover.experiments import Grid, Results, make_table, run
 from evencover.experiments.figures import draw_curves
 from evencover.experiments.grid import sample
 from evencover.experiments.runner import plan
@@ -235,3 +235,15 @@ def test_labels_go_by_id_and_values_per_class_by_name(data, tmp_path):
     assert [{key: each[key] for key in same} for each in found] == [
         {key: each[key] for key in same} for each in expected
     ]
+
+
+def test_a_metric_that_few_test_rows_leave_unknown_is_none(tmp_path):
+    """Two test rows of each class are too few for Shortfall."""
+    rows, labels = np.full((80, 20), 0.5 / 19), np.repeat(np.arange(20), 4)
+    rows[np.arange(80), labels] = 0.5
+    how = {"methods": ["standard"], "scores": ["softmax"], "n_avg": [2], "repetitions": 2}
+    grid = Grid(datasets=[("few", rows, labels)], sampling="balanced", **how)
+    results = run(grid, tmp_path / "out")
+    assert {row["shortfall"] for row in results.records} == {None}
+    assert Results.load(tmp_path / "out").records == results.records
+    assert np.isnan(results.summary()[0]["shortfall"])

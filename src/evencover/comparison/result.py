@@ -13,7 +13,7 @@ import numpy as np
 from evencover.arrays import FloatArray
 from evencover.comparison.trials import CalibrationSize, Outcome
 from evencover.evaluation.metrics import shown_in
-from evencover.evaluation.report import CoverageReport
+from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import root_and_error, squared_gaps, squared_shortfalls
 from evencover.validation import import_pandas
 
@@ -89,8 +89,11 @@ class Candidate:
             SQUARES[metric](report.class_covered, report.class_counts, report.alphas)
             for report in self.reports
         ]
-        squares = np.array([np.nan if np.isnan(s).all() else np.nanmean(s) for s in by_split])
-        return root_and_error(float(np.nanmean(squares)), _standard_error(squares))
+        known = [squares[~np.isnan(squares)] for squares in by_split]
+        means = np.array([squares.mean() for squares in known if len(squares)])
+        if not len(means):  # no class has enough test rows
+            return float("nan"), float("nan")
+        return root_and_error(float(means.mean()), _standard_error(means))
 
 
 def _standard_error(values: FloatArray) -> float:
@@ -341,8 +344,8 @@ class Comparison:
             row: dict[str, Any] = {"method": candidate.method, "score": candidate.score}
             row["n_calibration"] = self.n_calibration
             for name in metrics:
-                row[name] = candidate.mean(name)
-                row[f"{name}_se"] = candidate.standard_error(name)
+                row[name] = or_none(candidate.mean(name))
+                row[f"{name}_se"] = or_none(candidate.standard_error(name))
             if candidate.avg_size_without_floor is not None:
                 row["avg_size_without_floor"] = candidate.avg_size_without_floor
             difference = self.difference_to_best(candidate)

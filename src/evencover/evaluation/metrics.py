@@ -214,8 +214,8 @@ class Metric:
         return float(getattr(report, self.name))
 
     def text(self, value: float) -> str:
-        """Format a value."""
-        return f"{value:.{self.digits}f}"
+        """Format a value; it is not known if no class has enough test rows."""
+        return "–" if np.isnan(value) else f"{value:.{self.digits}f}"
 
     def describe(self, target: str, report: CoverageMetrics | None = None) -> str:
         """Describe it; `target` stands for 1 - alpha."""

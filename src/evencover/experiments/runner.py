@@ -15,7 +15,7 @@ import evencover
 from evencover.comparison.trials import Outcome, ScoredRows, Split, try_all
 from evencover.data.source import Source
 from evencover.errors import InputError, warn_caller
-from evencover.evaluation.report import Tally
+from evencover.evaluation.report import Tally, or_none
 from evencover.experiments.grid import DataSet, Grid, NamedScore, Setting
 from evencover.experiments.results import Results, locked
 from evencover.output.atomic import write_csv, write_record
@@ -178,7 +178,7 @@ def _record(grid: Grid, outcome: Outcome) -> dict[str, Any]:
         "n_validation": report.n_rows,
         "n_classes": report.n_classes,
         "n_classes_evaluated": report.n_classes_evaluated,
-        **report.metrics(),
+        **{name: or_none(value) for name, value in report.metrics().items()},
         "size_median": report.size_quantiles["50"],
         "cost": outcome.cost,
         "seed": grid.seed,

@@ -6,8 +6,9 @@ const order = { key: "cost", down: false };
 // The axes of the chart; all other metrics are only columns.
 const [GAP, SIZE] = ["true_gap", "avg_size"].map((name) => D.metrics.find((metric) => metric.name === name));
 
-const text = (row, { name, digits }) => row[name].toFixed(digits);
-const error = (row, { name, digits }) => `± ${row[`${name}_se`].toFixed(digits)}`;
+const fixed = (value, digits) => (value === null ? "–" : value.toFixed(digits));
+const text = (row, { name, digits }) => fixed(row[name], digits);
+const error = (row, { name, digits }) => `± ${fixed(row[`${name}_se`], digits)}`;
 const withError = (row, metric) => el("span", {}, text(row, metric), " ", el("small", {}, error(row, metric)));
 
 const COST = {
