@@ -24,7 +24,8 @@ PRECISIONS = {
     1 / 100_000: "5 digits",
     0.0: "full precision",
 }
-ENOUGH_TO_TELL, MOST_COMPARED = 200, 4096  # numbers, of a precision
+# Numbers that tell a precision, those compared, and how many must be distinct.
+ENOUGH_TO_TELL, MOST_COMPARED, LEAST_DISTINCT = 200, 4096, 20
 # Rounding that loses more of a row than this loses too much to be mended by a division.
 MOST_ROUNDED_OFF = 0.1
 
@@ -121,8 +122,8 @@ def precision_of(rows: Array) -> float | None:
         else:
             counts = values / step
             fits = np.abs(counts - np.rint(counts)) <= slack * np.abs(counts)
-        if fits.mean() >= 0.9:
-            return step
+        if fits.mean() >= 0.9:  # a few values that recur may be round by chance
+            return step if len(np.unique(values)) >= LEAST_DISTINCT else None
     return 0.0
 
 

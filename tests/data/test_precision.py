@@ -62,6 +62,7 @@ def test_few_or_saturated_numbers_tell_nothing():
     assert precision_of(ROWS[:2].astype("f2")) is None
     assert precision_of(np.eye(K)[np.arange(N) % K]) is None
     assert precision_of(ROWS[:0]) is None
+    assert precision_of(np.tile([0.25, 0.7, 0.05], (N, 1))) is None
     assert PRECISIONS[precision_of((ROWS.view("u4") & 0xFFFF0000).view("f4"))] == "bfloat16"
 
 
