@@ -441,7 +441,7 @@ def gaussian_classes(n_rows, n_features, n_classes, scale, seed=0):
 def test_an_unstable_model_is_told_with_cv():
     """As many features as rows: the final model of linear discriminant analysis is the worst."""
     coverage = []
-    for seed in range(size(short=8, deep=40)):
+    for seed in range(size(short=4, deep=40)):
         X, y = gaussian_classes(2104, 100, 4, 0.3, seed)
         model = ConformalClassifier(LinearDiscriminantAnalysis(), cv=5)
         with pytest.warns(EvencoverWarning, match="differs from the fold models"):

@@ -70,6 +70,11 @@ FEW_ELEMENTS = at_once(1 << 16, 5)  # below this, starting threads takes longer 
 ClassValues = Mapping[Any, Any] | Sequence[Any] | Array | str | os.PathLike[str]
 Value = TypeVar("Value")
 
+# What reads the values of all parameters of a class from the attributes of a predictor.
+_parameters_in: Callable[[Any], itemgetter[Any]] = cache(
+    lambda cls: itemgetter(*cls._parameter_names())
+)
+
 
 def in_unit_interval(value: Any, name: str, owner: str) -> Any:
     """Check a level in (0, 1)."""
@@ -246,15 +251,11 @@ class BasePredictor:
         shared = [field.name for field in fields(BasePredictor)]
         return (*shared[:2], *(name for name in names if name not in shared), *shared[2:])
 
-    @classmethod
-    @cache
-    def _parameters_in(cls) -> itemgetter[Any]:
-        """Return what reads the values of all parameters from the attributes of a predictor."""
-        return itemgetter(*cls._parameter_names())
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return all parameters by name; `deep` is there for scikit-learn."""
-        return dict(zip(self._parameter_names(), self._parameters_in()(vars(self)), strict=True))
+        return dict(
+            zip(self._parameter_names(), _parameters_in(type(self))(vars(self)), strict=True)
+        )
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters by name, for the next `fit`."""
@@ -452,7 +453,7 @@ class BasePredictor:
         thresholds, state = result
         if self.floor is not None:
             thresholds = method._with_floor(thresholds, scored)
-        given = self._parameters_in()(vars(self)) if given is None else given
+        given = _parameters_in(type(self))(vars(self)) if given is None else given
         fit = Fit(parameters, rows, thresholds, state, temperature, inputs, out_of_fold, given)
         method._check_fit(fit)
         self._warn_of_fit(fit)
@@ -463,7 +464,7 @@ class BasePredictor:
         rows = fit.rows
         parameters = self._own_parameters(score, rows.n_classes, rows.class_names)
         type(self)(**parameters)._check_fit(fit)
-        fit = replace(fit, parameters=parameters, given=self._parameters_in()(vars(self)))
+        fit = replace(fit, parameters=parameters, given=_parameters_in(type(self))(vars(self)))
         _ = fit.rule  # raises if the score does not fit the classes
         self.fit_ = fit
 
@@ -649,7 +650,7 @@ class BasePredictor:
             fit.temperature,
             inputs,
             out_of_fold=fit.out_of_fold,
-            given=self._parameters_in()(vars(self)),
+            given=_parameters_in(type(self))(vars(self)),
         )
         return refitted if fit.acceptance is None else replace(refitted, acceptance=fit.acceptance)
 
@@ -670,7 +671,7 @@ class BasePredictor:
         """Return the fit; raise if there is none, or if a parameter was changed after it."""
         attributes = vars(self)
         fit: Fit = attributes.get("fit_") or self._any_fit
-        values = self._parameters_in()(attributes)
+        values = _parameters_in(type(self))(attributes)
         try:
             if values == fit.given:  # one comparison; the same object is equal
                 return fit
