@@ -129,7 +129,7 @@ def make_methods(
             if "confidence" not in predictor.get_params()
         ]
         predictors = [
-            predictor.with_params(confidence=confidence)
+            predictor._with_params(confidence=confidence)
             for predictor in predictors
             if predictor.method not in unable
         ]
@@ -210,10 +210,10 @@ def compare_on(
     level = alpha.typical if alpha.is_one else alpha
     scores = list(rows.test_scores)
     settings = [
-        predictor.with_params(score=score, alpha=level)
+        predictor._with_params(score=score, alpha=level)
         for score, predictor in product(scores, predictors)
     ]
-    floored = [] if floor is None else [setting.with_params(floor=floor) for setting in settings]
+    floored = [] if floor is None else [setting._with_params(floor=floor) for setting in settings]
     outcomes = try_all(rows, [*floored, *settings], splits, seed)
     names = list(product(_names(scores, "name"), _names(predictors, "method")))
     n_splits = splits[-1].repetition + 1

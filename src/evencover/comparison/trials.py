@@ -152,7 +152,7 @@ def try_all(
 
     def fit(job: tuple[BasePredictor, Split]) -> Trial:
         predictor, split = job
-        fitted = predictor.with_params(random_state=(seed + split.repetition) % 2**64)
+        fitted = predictor._with_params(random_state=(seed + split.repetition) % 2**64)
         return Trial(rows.calibrate(fitted, split.calibration), split.is_test)
 
     outcomes = iter(rows.measure(fit_all(fit, product(predictors, splits))))

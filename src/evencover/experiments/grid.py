@@ -203,7 +203,7 @@ class Grid:
             exact_fraction(level, "a grid")
         clusterings = {"gamma": gamma, "n_clusters": n_clusters}
         self.settings = [
-            Setting(name, predictor.with_params(exact=variant, alpha=level))
+            Setting(name, predictor._with_params(exact=variant, alpha=level))
             for entry in _entries(methods, "methods")
             for name, predictors, variants in [_method(entry, _flags(exact), clusterings)]
             for predictor, variant, level in product(predictors, variants, alphas)
@@ -323,7 +323,7 @@ def _method(
     for key in table:
         if key in DECIDED:
             raise InputError(f"The grid sets {key!r} for all methods. Got it for {name!r}.")
-    predictor = make_predictor(name).with_params(**table)
+    predictor = make_predictor(name)._with_params(**table)
     if variants is not None:
         exact = _flags(variants)
     elif predictor.exact or not predictor._supports_exact:
@@ -334,7 +334,7 @@ def _method(
     if not clusterings.keys() <= predictor.get_params().keys():
         values = {}
     predictors = [
-        predictor.with_params(**dict(zip(values, combination, strict=True)))
+        predictor._with_params(**dict(zip(values, combination, strict=True)))
         for combination in product(*values.values())
     ]
     return str(label or predictor.method), predictors, exact

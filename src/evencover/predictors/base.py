@@ -266,7 +266,7 @@ class BasePredictor:
             setattr(self, name, value)
         return self
 
-    def with_params(self, **parameters: Any) -> Self:
+    def _with_params(self, **parameters: Any) -> Self:
         """Return a new, unfitted predictor with some parameters changed."""
         return type(self)(**self.get_params()).set_params(**parameters)
 
@@ -634,7 +634,7 @@ class BasePredictor:
         array([0.625, 0.625])
         """
         fit = self._current_fit()
-        other = self.with_params(alpha=alpha)
+        other = self._with_params(alpha=alpha)
         other._check_parameters()
         other.fit_ = other._refit(fit, fit.rows, fit.inputs, alpha=alpha)
         return other
