@@ -36,7 +36,7 @@ OTHERS = ("standard", "classwise", "clustered", "interpolated", "fuzzy", "macro"
 METHODS = (*OTHERS, "pooled")
 SCORES = ("softmax", "aps", "raps")
 AS_PUBLISHED: Any = {"keep_top": False}  # sets as their authors define them
-MOST_ROWS = 20_000  # of a data set; simulated ones have up to 1.3 million
+MOST_ROWS = 60_000  # of a data set, by default; simulated ones have up to 1.3 million
 METRICS = ("true_gap", "cost", "avg_size", "marginal_coverage")
 FRONTIER_COLUMNS = 4
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -65,11 +65,11 @@ Results = dict[Setting, dict[str, Row]]
 Loader = Callable[[], tuple[Any, Any]]
 
 
-def from_file(path: Path) -> tuple[Any, Any]:
+def from_file(path: Path, most_rows: int = MOST_ROWS) -> tuple[Any, Any]:
     """Read probabilities and labels; of many rows, choose some at random."""
     with np.load(path, allow_pickle=False) as file:
         labels = file["labels"].astype(np.int64)
-        chosen = np.random.default_rng(0).permutation(len(labels))[:MOST_ROWS]
+        chosen = np.random.default_rng(0).permutation(len(labels))[:most_rows]
         if "probs" in file:
             return file["probs"][chosen], labels[chosen]
         logits = (file["quantized_logits"][chosen] - float(file["zero"])) * float(file["scale"])
@@ -77,31 +77,31 @@ def from_file(path: Path) -> tuple[Any, Any]:
         return rows / rows.sum(axis=1, keepdims=True), labels[chosen]
 
 
-def from_occurring(path: Path) -> tuple[Any, Any]:
+def from_occurring(path: Path, most_rows: int) -> tuple[Any, Any]:
     """Read a file without the outputs that never occur."""
-    rows, labels = from_file(path)
+    rows, labels = from_file(path, most_rows)
     occurring, labels = np.unique(labels, return_inverse=True)
     rows = rows[:, occurring]
     return rows / rows.sum(axis=1, keepdims=True), labels
 
 
-def loaders(path: Path) -> dict[str, Loader]:
+def loaders(path: Path, most_rows: int) -> dict[str, Loader]:
     """Return how to load the data sets of a file, by name."""
-    found: dict[str, Loader] = {path.stem: lambda: from_file(path)}
-    rows, labels = from_file(path)
+    found: dict[str, Loader] = {path.stem: lambda: from_file(path, most_rows)}
+    rows, labels = from_file(path, most_rows)
     if len(np.unique(labels)) < rows.shape[1]:
-        found[f"{path.stem}, occurring"] = lambda: from_occurring(path)
+        found[f"{path.stem}, occurring"] = lambda: from_occurring(path, most_rows)
     return found
 
 
-def simulated(name: str) -> tuple[Any, Any]:
+def simulated(name: str, most_rows: int) -> tuple[Any, Any]:
     """Return the first rows of a simulated data set, which are in random order."""
     rows, labels, n_rows = [], [], 0
     for block in load_simulated(name).blocks():
         rows.append(np.array(block.rows))
         labels.append(np.asarray(block.labels))
         n_rows += len(block.rows)
-        if n_rows >= MOST_ROWS:
+        if n_rows >= most_rows:
             break
     return np.concatenate(rows), np.concatenate(labels)
 
@@ -334,15 +334,17 @@ def main() -> None:
     parser.add_argument("--development", nargs="*", type=Path, default=[])
     parser.add_argument("--held-out", nargs="*", type=Path, default=[])
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder for the tables")
-    parser.add_argument("--n-splits", type=int, default=3)
+    parser.add_argument("--n-splits", type=int, default=10)
     parser.add_argument("--before", type=Path, help="settings.csv of an earlier version")
+    parser.add_argument("--most-rows", type=int, default=MOST_ROWS, help="of a data set")
     options = parser.parse_args()
+    most_rows = options.most_rows
     sets: dict[tuple[str, str], Loader] = {("development", "languages"): languages}
     for kind, paths in (("development", options.development), ("held-out", options.held_out)):
         for path in paths:
-            sets.update({(kind, data): load for data, load in loaders(path).items()})
+            sets.update({(kind, data): load for data, load in loaders(path, most_rows).items()})
     for name in SIMULATED:
-        sets["simulated", name] = lambda name=name: simulated(name)
+        sets["simulated", name] = lambda name=name: simulated(name, most_rows)
     options.output.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore", EvencoverWarning)  # few examples of some classes are the point
     results = run(sets, options.n_splits, options.output)
