@@ -72,8 +72,7 @@ class NormalModel(NamedTuple):
         spread = np.maximum(squares - n * own_mean**2, 0.0)
         everyone, missing = squares.sum() - total.sum() ** 2 / n.sum(), padding * n.sum()
         freedom = n.sum() - (n > 0).sum() + missing
-        variance = (spread.sum() + missing * everyone / n.sum()) / freedom
-        within = max(variance, 1e-6)
+        within = max((spread.sum() + missing * everyone / n.sum()) / freedom, 1e-6)
         expected, between = _class_line(n, own_mean, within)
         kappa = within / between
         mean = (n * own_mean + kappa * expected) / (n + kappa)
