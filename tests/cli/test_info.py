@@ -57,5 +57,8 @@ def test_info_speaks_in_words(folder, run):
 
 
 def test_info_of_this_installation(run):
-    assert evencover.__version__ in succeeded(run("info")).out
+    shown = succeeded(run("info")).out
+    assert evencover.__version__ in shown
+    assert "Apache-2.0" in shown
+    assert "MIT" in shown
     assert succeeded(run("--version")).out == f"evencover {evencover.__version__}\n"

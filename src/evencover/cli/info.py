@@ -12,6 +12,7 @@ from evencover import _kernels
 from evencover.arrays import FloatArray, IntArray
 from evencover.cli.console import print_table, print_text
 from evencover.cli.options import READ, Input, Json, print_json
+from evencover.data.bundled import SOURCES
 from evencover.data.source import Source
 from evencover.engine.blocks import n_threads
 from evencover.evaluation.statistics import class_balance
@@ -187,6 +188,7 @@ def run(file: str | None = None, /, *, as_json: Json = False, read: Input = READ
             "threads": n_threads(),
             "python": platform.python_version(),
             "numpy": np.__version__,
+            **{f"{name}_data": source for name, source in SOURCES.items()},
         }
     elif is_model(file):
         predictor = load(file)

@@ -1,6 +1,6 @@
 """Read files and arrays as row blocks; bundled and simulated data."""
 
-from evencover.data.languages import Labeled, load_languages
+from evencover.data.bundled import Labeled, LabeledFiles, load_filetypes, load_languages
 from evencover.data.open import as_source, drop_rare_classes
 from evencover.data.simulated import SIMULATED, SimulationParameters, load_simulated
 from evencover.data.source import Block, Source
@@ -9,10 +9,12 @@ __all__ = [
     "SIMULATED",
     "Block",
     "Labeled",
+    "LabeledFiles",
     "SimulationParameters",
     "Source",
     "as_source",
     "drop_rare_classes",
+    "load_filetypes",
     "load_languages",
     "load_simulated",
 ]

@@ -81,7 +81,7 @@ def make_dataset(entry: Any, scale: float, folder: Path) -> DataSet:
 
 
 def _languages() -> Source:
-    from evencover.data.languages import load_languages
+    from evencover.data.bundled import load_languages
 
     data = load_languages()
     return as_source(data.probabilities, data.labels, class_names=data.class_names.tolist())

@@ -1,0 +1,353 @@
+"""Build the bundled data set ``src/evencover/data/filetypes.npz``.
+
+Download the packages of ``filetypes_packages.csv`` (PyPI, npm, Debian) into a cache folder and
+check their digests. Label each file by its extension, as the table of the model Magika
+maps extensions to types. Choose files by the digest of their content, run the model, and store its
+outputs, the labels and the names of the files, but no content.
+
+Requires numpy, evencover and ``pip install magika==1.0.3 onnxruntime==1.31.1``. The same versions
+on the same kind of processor give the same file.
+
+    python scripts/build_filetypes.py --cache .cache/filetypes
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import io
+import json
+import re
+import tarfile
+import urllib.request
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+import magika
+import numpy as np
+import onnxruntime
+from magika.types import Seekable
+from numpy.typing import NDArray
+
+from evencover.data.bundled import N_STEPS, decode, encode
+
+HERE = Path(__file__).parent
+PACKAGES = HERE / "filetypes_packages.csv"
+OUTPUT = HERE.parent / "src" / "evencover" / "data" / "filetypes.npz"
+MAGIKA = Path(magika.__file__).parent
+MODEL = MAGIKA / "models" / "standard_v3_3"
+
+MOST_PER_TYPE = 120
+MOST_PER_PACKAGE = 40  # of one type; a package has one style of writing
+MOST_OF_A_NAME = 10  # of one type; 'package.json' is not the only JSON file
+
+# --- labels ----------------------------------------------------------------------------------
+
+# Extensions that the table assigns to one type, but that reveal little about the content.
+UNCLEAR = {
+    "ace": "genome assemblies as well as archives",
+    "ai": "PostScript or PDF",
+    "cat": "catalogs of many programs",
+    "cl": "OpenCL more often than Lisp",
+    "cer crt der gpg pem pub": "keys and certificates in text or binary form",
+    "dm": "many programs",
+    "doc": "plain text more often than Word",
+    "hlp": "plain text more often than Windows help",
+    "jsonld": "one JSON document, not one per line",
+    "l": "lex more often than Lisp",
+    "lnk": "linker files as well as shortcuts",
+    "o obj": "ELF objects and meshes more often than COFF",
+    "P pro": "Qt projects and others more often than Prolog",
+    "pkg": "archives of many programs",
+    "pp": "Puppet as well as Pascal",
+    "pt pth": "Zope templates and lists of paths more often than PyTorch",
+    "snap": "test snapshots more often than packages",
+    "sum": "lists of checksums",
+    "ts": "translations of Qt and video outside of npm",
+    "v": "Coq and V as well as Verilog",
+}
+# Extensions that the table does not have, but that belong to one of its types.
+MORE_EXTENSIONS = {"ex": "elixir", "mk": "makefile", "pm": "perl"}
+# The table has no extensions for types that have a file name instead. CMake's ends in .txt.
+BY_NAME = {
+    ".DS_Store": "dsstore",
+    ".dockerignore": "ignorefile",
+    ".gitattributes": "gitattributes",
+    ".gitignore": "ignorefile",
+    ".gitmodules": "gitmodules",
+    ".hgignore": "ignorefile",
+    ".htaccess": "htaccess",
+    ".npmignore": "ignorefile",
+    "BUILD": "bazel",
+    "BUILD.bazel": "bazel",
+    "CMakeLists.txt": "cmake",
+    "Dockerfile": "dockerfile",
+    "GNUmakefile": "makefile",
+    "Gemfile": "gemfile",
+    "Makefile": "makefile",
+    "Makefile.am": "makefile",
+    "WORKSPACE": "bazel",
+}
+# Extensions of several languages, in packages that are written in one of them.
+BY_PACKAGE = {
+    ("npm", "m"): "objectivec",  # modules for iOS
+    ("npm", "ts"): "typescript",
+    ("fpc", "pp"): "pascal",
+    ("iverilog", "v"): "verilog",
+    ("perl", "pl"): "perl",
+    ("swi-prolog", "pl"): "prolog",
+    ("yosys", "v"): "verilog",
+}
+# Test suites contain files that do not match their extension; a name in the path shows it.
+DAMAGED = re.compile(
+    r"invalid|corrupt|malformed|broken|fuzz|crash|trunca|/bad|cve-|wrong|encrypt", re.I
+)
+# HTML in such folders is written in one of many template languages.
+TEMPLATE = re.compile(r"(template|theme|layout)[^.]*\.x?html?$", re.I)
+
+
+def read_outputs() -> list[str]:
+    """Return the names of the model's outputs, in order."""
+    config = json.loads((MODEL / "config.min.json").read_text())
+    return list(config["target_labels_space"])
+
+
+@cache
+def read_extensions() -> dict[str, str]:
+    """Return the type of each extension that belongs to one type."""
+    table = json.loads((MAGIKA / "config" / "content_types_kb.min.json").read_text())
+    pairs = [
+        (extension, name) for name in read_outputs() for extension in table[name]["extensions"]
+    ]
+    counts = Counter(extension for extension, _ in pairs)
+    unclear = {extension for extensions in UNCLEAR for extension in extensions.split()}
+    usable = {one: name for one, name in pairs if counts[one] == 1 and one not in unclear}
+    return usable | MORE_EXTENSIONS
+
+
+class Package(NamedTuple):
+    """One archive of a registry."""
+
+    registry: str
+    name: str
+    version: str
+    sha256: str
+    url: str
+
+
+def label(package: Package, path: str, extensions: dict[str, str]) -> str | None:
+    """Return the type of a file by its name, or None."""
+    name = path.rsplit("/", 1)[-1]
+    if DAMAGED.search(path) or TEMPLATE.search(path) or name.startswith("._"):  # macOS attributes
+        return None
+    if name in BY_NAME:
+        return BY_NAME[name]
+    stem, _, extension = name.rpartition(".")
+    if not stem:
+        return None
+    for key in ((package.registry, extension), (package.name, extension)):
+        if key in BY_PACKAGE:
+            return BY_PACKAGE[key]
+    # R and S are types of their own, TXT is not.
+    return extensions.get(extension) or extensions.get(extension.lower())
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+class File(NamedTuple):
+    """A labeled file."""
+
+    digest: str  #: of its content
+    label: str
+    id: str  #: package/path
+    features: NDArray[np.uint16]  #: what the model gets: the first and last bytes
+
+
+def read_packages() -> list[Package]:
+    """Read the list of packages."""
+    with PACKAGES.open(newline="") as file:
+        return [Package(**row) for row in csv.DictReader(file)]
+
+
+def download(package: Package, folder: Path) -> Path:
+    """Download an archive unless the folder has it, and check its digest."""
+    archive = folder / f"{package.registry}-{package.sha256[:16]}-{package.url.rsplit('/', 1)[-1]}"
+    if not archive.exists():
+        with urllib.request.urlopen(package.url, timeout=180) as response:
+            archive.write_bytes(response.read())
+    if hashlib.sha256(archive.read_bytes()).hexdigest() != package.sha256:
+        raise SystemExit(f"{archive} does not have the digest of {PACKAGES.name}; delete it.")
+    return archive
+
+
+def read_archive(archive: Path) -> Iterator[tuple[str, io.BufferedIOBase]]:
+    """Iterate over the regular files of an archive: path and content."""
+    if archive.suffix in (".whl", ".zip"):
+        with zipfile.ZipFile(archive) as zipped:
+            for member in zipped.infolist():
+                if not member.is_dir():
+                    yield member.filename, io.BytesIO(zipped.read(member))
+        return
+    with tarfile.open(archive, "r|*") as tar:
+        for entry in tar:
+            if entry.isfile():
+                content = tar.extractfile(entry)
+                assert content is not None
+                yield entry.name.removeprefix("./"), content
+
+
+@cache
+def get_model() -> magika.Magika:
+    """Return the model, one per process."""
+    return magika.Magika()
+
+
+def read_files(package: Package, folder: Path) -> list[File]:
+    """Read the files that have a label, and choose `MOST_PER_PACKAGE` of each type."""
+    model, extensions = get_model(), read_extensions()
+    files = defaultdict[str, dict[str, File]](dict)
+    tops = set[str]()
+    for path, content in read_archive(download(package, folder)):
+        tops.add(path.partition("/")[0])
+        file_label = label(package, path, extensions)
+        if file_label is None:
+            continue
+        data = content.read()
+        digest = hashlib.sha256(data).hexdigest()
+        of_type = files[file_label]
+        if digest in of_type or (
+            len(of_type) >= MOST_PER_PACKAGE and digest > sorted(of_type)[MOST_PER_PACKAGE - 1]
+        ):
+            continue
+        # Rules name files of less than 8 bytes; the model gets the others.
+        known, features = model._get_result_or_features_from_seekable(Seekable(io.BytesIO(data)))
+        if known is None:
+            values = np.array([*features.beg, *features.end], dtype=np.uint16)
+            of_type[digest] = File(digest, file_label, path, values)
+    # Most archives have one top folder, with the version in its name.
+    start = len(min(tops)) + 1 if len(tops) == 1 else 0
+    return [
+        of_type[digest]._replace(id=f"{package.name}/{of_type[digest].id[start:]}")
+        for of_type in files.values()
+        for digest in sorted(of_type)[:MOST_PER_PACKAGE]
+    ]
+
+
+def choose(files: list[File]) -> list[File]:
+    """Choose the rows: each content once, at most `MOST_PER_TYPE` per type, from many packages."""
+    labels = defaultdict[str, set[str]](set)
+    unique: dict[str, File] = {}
+    for file in files:
+        labels[file.digest].add(file.label)
+        unique.setdefault(file.digest, file)
+    by_type = defaultdict[str, list[tuple[int, File]]](list)
+    taken: Counter[tuple[str, str]] = Counter()
+    for file in sorted(unique.values(), key=lambda file: file.digest):
+        if len(labels[file.digest]) == 1:  # LICENSE.md may be a copy of LICENSE.txt
+            source = (file.label, file.id.partition("/")[0])
+            by_type[file.label].append((taken[source], file))
+            taken[source] += 1
+    chosen = []
+    for of_type in by_type.values():
+        names: Counter[str] = Counter()
+        kept = []
+        # Take one file of each package, then a second one of each, and so on.
+        for _, file in sorted(of_type, key=lambda ranked: (ranked[0], ranked[1].digest)):
+            name = file.id.rsplit("/", 1)[-1]
+            names[name] += 1
+            if names[name] <= MOST_OF_A_NAME or name in BY_NAME:
+                kept.append(file)
+        chosen += kept[:MOST_PER_TYPE]
+    # A fixed random order that no other row changes. The first half is for development.
+    return sorted(chosen, key=lambda file: hashlib.sha256(file.id.encode()).digest())
+
+
+# --- outputs ---------------------------------------------------------------------------------
+
+
+def predict(features: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """Return the softmax outputs (N, K) of the network, before the thresholds of the tool."""
+    # One file at a time in one thread: the outputs depend on the size of a batch.
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(MODEL / "model.onnx", options)
+    rows = [session.run(["target_label"], {"bytes": row[None]})[0] for row in features.astype("i4")]
+    return np.concatenate(rows)
+
+
+def print_summary(exact: NDArray[np.float32], labels: NDArray[np.intp], names: list[str]) -> None:
+    """Print a description of the data set and the error of its storage."""
+    counts = np.bincount(labels, minlength=len(names))
+    correct = exact.argmax(axis=1) == labels
+    print(f"N = {len(labels)}, K = {len(names)}, {(counts > 0).sum()} types with files")
+    print(f"{(counts >= 40).sum()} types with 40 or more, {(counts == counts.max()).sum()} full")
+    print(f"accuracy {correct.mean():.4f}, mean confidence {exact.max(axis=1).mean():.4f}")
+    by_class = np.argsort(labels, kind="stable")
+    stored = np.empty_like(exact)
+    n_steps = N_STEPS["filetypes"]
+    stored[by_class] = decode(*encode(exact[by_class].astype(np.float64), n_steps), n_steps)
+    rows = np.arange(len(labels))
+    change = np.abs(stored[rows, labels].astype(np.float64) - exact[rows, labels])
+    print(f"accuracy as stored {(stored.argmax(axis=1) == labels).mean():.4f}")
+    print(
+        f"change of the true type's probability: mean {change.mean():.5f}, max {change.max():.4f}"
+    )
+    for name, count in sorted(zip(names, counts, strict=True), key=lambda pair: -pair[1]):
+        print(f"{name} {count}", end="; ")
+    print()
+
+
+def write(files: list[File], exact: NDArray[np.float32], output: Path) -> None:
+    """Describe and write the data set."""
+    names = read_outputs()
+    labels = np.array([names.index(file.label) for file in files])
+    print_summary(exact, labels, names)
+
+    by_class = np.argsort(labels, kind="stable")
+    steps, medians = encode(exact[by_class].astype(np.float64), N_STEPS["filetypes"])
+    ids = "\n".join(files[row].id for row in by_class)
+    unfinished = output.with_suffix(".part.npz")
+    np.savez_compressed(
+        unfinished,
+        steps=steps,
+        medians=medians,
+        labels=labels.astype(np.uint8),
+        class_names=np.array(names),
+        ids=np.frombuffer(ids.encode(), dtype=np.uint8),
+    )
+    unfinished.replace(output)
+    digest = hashlib.sha256(output.read_bytes()).hexdigest()
+    print(f"wrote {output.name}, {output.stat().st_size / 1e6:.2f} MB, SHA-256 {digest}")
+
+
+def build(folder: Path, output: Path) -> None:
+    """Run every step and write ``output``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor() as pool:
+        by_package = pool.map(partial(read_files, folder=folder), read_packages())
+        files = choose([file for files in by_package for file in files])
+        parts = np.array_split([file.features for file in files], 8)
+        exact = np.concatenate(list(pool.map(predict, parts)))
+    write(files, exact, output)
+
+
+def main() -> None:
+    """Parse the command line and build."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cache", type=Path, default=Path(".cache/filetypes"), help="of archives")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="the .npz file to write")
+    arguments = parser.parse_args()
+    build(arguments.cache, arguments.output)
+
+
+if __name__ == "__main__":
+    main()
