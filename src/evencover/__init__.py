@@ -17,6 +17,7 @@ _NAMES = {
     "classifier": "ConformalClassifier",
     "sets": "PredictionSets",
     "taxonomy": "Taxonomy",
+    "topk": "TopK",
     "evaluation": "CoverageReport evaluate",
     "monitoring": "CoverageMonitor",
     "comparison": "Comparison compare Recommendation recommend",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from evencover.serving.onnx import to_onnx as to_onnx
     from evencover.sets import PredictionSets as PredictionSets
     from evencover.taxonomy import Taxonomy as Taxonomy
+    from evencover.topk import TopK as TopK
 
 
 def __getattr__(name: str) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import warn_caller
+from evencover.topk import numbers_per_row
 
 # Tolerance of the sum of a row of probabilities, by the bytes of its type.
 SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
@@ -95,7 +98,7 @@ def judge_sums(off: FloatArray, rows: Array) -> tuple[Array, IntArray]:
     return explained, rounded
 
 
-def precision_of(rows: Array) -> float | None:
+def precision_of(rows: Any) -> float | None:
     """Return the precision of rows (n, K): a step of PRECISIONS; None if there are too few numbers.
 
     Nine of ten numbers must have it. Zeros and ones have every precision, so they do not count.
@@ -104,7 +107,7 @@ def precision_of(rows: Array) -> float | None:
     >>> [PRECISIONS[precision_of(each)] for each in (rows, rows.round(4), rows.astype("f2"))]
     ['full precision', '4 digits', 'float16']
     """
-    numbers = rows[: 16 * MOST_COMPARED // max(1, rows.shape[1]) + 1].ravel()
+    numbers = rows[: 16 * MOST_COMPARED // max(1, numbers_per_row(rows)) + 1].ravel()
     numbers = numbers[(numbers != 0) & (numbers != 1)][:MOST_COMPARED]
     if len(numbers) < ENOUGH_TO_TELL:
         return None
@@ -127,7 +130,7 @@ def precision_of(rows: Array) -> float | None:
     return 0.0
 
 
-def warn_of_precision(rows: Array, calibration: float | None) -> bool:
+def warn_of_precision(rows: Any, calibration: float | None) -> bool:
     """Warn of rows much coarser or finer than the calibration rows; return whether one can tell.
 
     Thresholds fitted to float16 numbers covered 78% of float32 rows instead of 90%, because equal

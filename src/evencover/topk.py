@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -11,13 +12,14 @@ from evencover.arrays import Array, IntArray, to_numpy
 from evencover.errors import InputError
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class TopK:
     """Class indices and probabilities of the listed classes of each row, as one sparse matrix.
 
     A class that a row does not list has an unknown probability, at most the smallest one listed.
     evencover therefore never puts it into the row's set, and gives a true label that is not listed
     the score +inf. Every listed class has its exact score, because all classes ahead of it are
-    listed, too. The order within a row does not matter.
+    listed, too. The order within a row does not matter. The arrays are read-only copies.
 
     Parameters
     ----------
@@ -33,9 +35,15 @@ class TopK:
 
     >>> names = ["ant", "cat", "dog"]
     >>> rows = TopK([["cat", "dog"], ["ant"]], [[0.7, 0.2], [0.9]], class_names=names)
-    >>> rows.shape, rows.n_listed
+    >>> rows.shape, rows.size
     ((2, 3), 3)
     """
+
+    starts: IntArray  #: (N + 1,) where the entries of each row begin, and the end
+    classes: Array  #: (size,) class indices, ascending within a row
+    values: Array  #: (size,) their probabilities
+    n_classes: int
+    class_names: tuple[str, ...] | None
 
     def __init__(
         self,
@@ -53,10 +61,9 @@ class TopK:
                 f"{row} of the top-k rows."
             )
         names = None if class_names is None else [str(name) for name in class_names]
-        if listed.dtype.kind in "UOT":
+        if listed.dtype.kind in "UOT" and len(listed):
             listed = _indices(listed, names, starts)
-        if names is not None:
-            n_classes = len(names)
+        n_classes = n_classes if names is None else len(names)
         if n_classes is None:
             raise InputError("'n_classes' of TopK must be the number of classes. Got none.")
         self._set(starts, listed, values, int(n_classes), names)
@@ -70,32 +77,34 @@ class TopK:
         n_classes: int,
         class_names: Sequence[str] | None = None,
     ) -> TopK:
-        """Wrap the three arrays of a compressed sparse row matrix; stored zeros are listed."""
+        """Copy the three arrays of a compressed sparse row matrix; stored zeros are listed."""
         rows = cls.__new__(cls)
-        names = None if class_names is None else [str(name) for name in class_names]
         starts, classes, values = (to_numpy(part) for part in (starts, classes, probabilities))
-        rows._set(starts.astype(np.int64), classes, values, int(n_classes), names)
+        rows._set(starts.astype(np.int64), classes, values, int(n_classes), class_names)
         return rows
 
     @classmethod
     def from_sparse(cls, matrix: Any) -> TopK:
-        """Read a SciPy sparse matrix or array (N, K)."""
+        """Copy a SciPy sparse matrix or array (N, K); stored zeros are listed."""
         matrix = matrix.tocsr()
-        if not matrix.has_canonical_format:
-            unique = matrix.copy()
-            unique.sum_duplicates()
-            if unique.nnz != matrix.nnz:
-                raise InputError("A sparse row must list each class once. Got a class twice.")
         return cls.from_csr(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[TopK]) -> TopK:
+        """Concatenate rows of the same classes."""
+        sizes = np.concatenate([np.diff(part.starts) for part in parts])
+        classes = np.concatenate([part.classes for part in parts])
+        values = np.concatenate([part.values for part in parts])
+        return parts[0]._with(np.concatenate([[0], np.cumsum(sizes)]), classes, values)
 
     def _set(
         self, starts: IntArray, classes: Array, values: Array, n_classes: int, names: Any
     ) -> None:
-        if classes.dtype.kind not in "iu":
+        if classes.dtype.kind not in "iu" and len(classes):
             raise InputError(f"'classes' of TopK must be integers. Got {classes.dtype}.")
         if values.dtype.kind not in "iuf":
             raise InputError(f"'probabilities' of TopK must be numbers. Got {values.dtype}.")
-        if len(starts) and (starts[-1] != len(classes) or len(classes) != len(values)):
+        if starts[-1] != len(classes) or len(classes) != len(values):
             raise InputError("'classes' and 'probabilities' of TopK must have the same length.")
         if len(classes) and not 0 <= classes.min() <= classes.max() < n_classes:
             bad = int(np.flatnonzero((classes < 0) | (classes >= n_classes))[0])
@@ -103,24 +112,33 @@ class TopK:
                 f"Classes must be indices from 0 to {n_classes - 1}. Got {classes[bad]} in row "
                 f"{_row_of(starts, bad)} of the top-k rows."
             )
-        is_float = values.dtype in (np.float32, np.float64)
-        values = (
-            values if is_float else values.astype(np.float32 if values.dtype.kind == "f" else float)
-        )
         order = _order_within(starts, classes)
         if order is not None:
             classes, values = classes[order], values[order]
-        inside = np.ones(len(classes), dtype=bool)
-        inside[starts[:-1][starts[:-1] < len(classes)]] = False  # the first of each row
-        repeated = np.flatnonzero(inside & (np.diff(classes, prepend=-1) == 0))
-        if len(repeated):
+        is_short = values.dtype.kind == "f" and values.dtype.itemsize <= 4
+        classes = np.array(classes, dtype=np.int32)
+        values = np.array(values, dtype=np.float32 if is_short else np.float64)
+        follows = np.diff(classes) == 0
+        follows[starts[1:-1][(starts[1:-1] > 0) & (starts[1:-1] < len(classes))] - 1] = False
+        if follows.any():
+            twice = int(follows.argmax())
             raise InputError(
-                f"A row must list each class once. Got class {classes[repeated[0]]} twice in row "
-                f"{_row_of(starts, int(repeated[0]))} of the top-k rows."
+                f"A row must list each class once. Got class {classes[twice]} twice in row "
+                f"{_row_of(starts, twice)} of the top-k rows."
             )
-        self.starts, self.n_classes, self.class_names = starts, n_classes, names
-        self.classes = np.ascontiguousarray(classes, dtype=np.int32)
-        self.values = np.ascontiguousarray(values)
+        names = None if names is None else tuple(map(str, names))
+        if names is not None and len(names) != n_classes:
+            raise InputError(f"There must be one name per class. Got {len(names)} of {n_classes}.")
+        vars(self).update(n_classes=n_classes, class_names=names)
+        vars(self).update(vars(self._with(starts.copy(), classes, values)))
+
+    def _with(self, starts: IntArray, classes: Array, values: Array) -> TopK:
+        """Return other rows of these classes."""
+        rows = TopK.__new__(TopK)
+        for array in (starts, classes, values):
+            array.setflags(write=False)
+        vars(rows).update(vars(self), starts=starts, classes=classes, values=values)
+        return rows
 
     # ---- as an array of shape (N, K) -------------------------------------------------------------
 
@@ -144,42 +162,105 @@ class TopK:
         """Number of numbers: the listed classes of all rows."""
         return len(self.values)
 
-    n_listed = size
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.starts.nbytes + self.classes.nbytes + self.values.nbytes
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def __getitem__(self, rows: Any) -> TopK:
-        """Return some of the rows; a slice shares memory."""
-        part = TopK.__new__(TopK)
-        part.n_classes, part.class_names = self.n_classes, self.class_names
+    def __getitem__(self, rows: Any) -> Any:
+        """Return some of the rows, or the numbers ``[rows, classes]``; a slice shares memory."""
+        if isinstance(rows, tuple):
+            return self._numbers(*np.broadcast_arrays(*rows))
         if isinstance(rows, slice) and rows.step in (None, 1):
             first, last, _ = rows.indices(len(self))
             starts = self.starts[first : max(first, last) + 1]
             listed = slice(int(starts[0]), int(starts[-1]))
-            part.starts, part.classes = starts - starts[0], self.classes[listed]
-            part.values = self.values[listed]
-            return part
+            return self._with(starts - starts[0], self.classes[listed], self.values[listed])
         chosen = np.arange(len(self))[rows].ravel()
         sizes = np.diff(self.starts)[chosen]
-        part.starts = np.concatenate([[0], np.cumsum(sizes)])
-        entries = np.arange(part.starts[-1]) + np.repeat(
-            self.starts[chosen] - part.starts[:-1], sizes
-        )
-        part.classes, part.values = self.classes[entries], self.values[entries]
-        return part
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        entries = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], sizes)
+        return self._with(starts, self.classes[entries], self.values[entries])
 
-    def with_columns(self, order: IntArray, class_names: Sequence[str]) -> TopK:
-        """Rename the classes: class `order[i]` becomes class i."""
-        new = np.empty(self.n_classes, dtype=np.int64)
-        new[order] = np.arange(len(order))
-        return TopK.from_csr(self.starts, new[self.classes], self.values, len(order), class_names)
+    def _numbers(self, rows: IntArray, classes: IntArray) -> Array:
+        """Return the numbers of these classes in these rows; 0 where a row does not list them."""
+        low, ends = self.starts[rows], self.starts[np.asarray(rows) + 1]
+        high, last = ends.copy(), max(0, self.size - 1)
+        while (low < high).any():  # search within the entries of each row
+            middle = (low + high) // 2
+            is_before = (low < high) & (self.classes[np.minimum(middle, last)] < classes)
+            low, high = np.where(is_before, middle + 1, low), np.where(is_before, high, middle)
+        if not self.size:
+            return np.zeros(low.shape, dtype=self.dtype)
+        entry = np.minimum(low, last)
+        return np.where((low < ends) & (self.classes[entry] == classes), self.values[entry], 0)
+
+    def tobytes(self) -> bytes:
+        """Return the bytes of the arrays."""
+        return self.starts.tobytes() + self.classes.tobytes() + self.values.tobytes()
+
+    def ravel(self) -> Array:
+        """Return the numbers of all rows."""
+        return self.values
+
+    def min(self, initial: float) -> float:
+        """Return the smallest listed number."""
+        return float(self.values.min(initial=initial))
+
+    def max(self, axis: int) -> Array:
+        """Return the largest number of each class (K,)."""
+        assert axis == 0
+        largest = np.zeros(self.n_classes, dtype=self.dtype)
+        np.maximum.at(largest, self.classes, self.values)
+        return largest
+
+    def argmax(self, axis: int) -> IntArray:
+        """Return the most probable class of each row (N,)."""
+        assert axis == 1
+        if not self.size:
+            return np.zeros(len(self), dtype=np.int64)
+        return self.classes[self.top_entries()].astype(np.int64)
+
+    def top_entries(self) -> IntArray:
+        """Return the first most probable entry of each row (N,); any for a row without entries."""
+        is_filled, sizes = np.diff(self.starts) > 0, np.diff(self.starts)
+        largest = np.maximum.reduceat(self.values, self.starts[:-1][is_filled])
+        top = np.flatnonzero(self.values == np.repeat(largest, sizes[is_filled]))
+        entries = np.zeros(len(self), dtype=np.int64)
+        # The last assignment wins, so the first of equal entries comes last.
+        entries[self.row_of_entry[top[::-1]]] = top[::-1]
+        return entries
+
+    def first_numbers(self, width: int) -> Array:
+        """Return the first numbers of each row (N, width), and 0 after the last."""
+        is_number = np.arange(width) < np.diff(self.starts)[:, None]
+        entries = self.starts[:-1, None] + np.arange(width)
+        numbers = np.zeros(is_number.shape, dtype=self.dtype)
+        numbers[is_number] = self.values[entries[is_number]]
+        return numbers
+
+    def every(self, step: int) -> Array:
+        """Return the matrix (N, D) of every `step`-th class, with 0 where it is not listed."""
+        dense = np.zeros((len(self), -(-self.n_classes // step)), dtype=self.dtype)
+        chosen = self.classes % step == 0
+        dense[self.row_of_entry[chosen], self.classes[chosen] // step] = self.values[chosen]
+        return dense
 
     def to_dense(self) -> Array:
         """Return the matrix (N, K), with 0 for classes that are not listed."""
-        dense = np.zeros(self.shape, dtype=self.dtype)
-        dense[self.row_of_entry, self.classes] = self.values
-        return dense
+        return self.every(1)
+
+    def renumbered(self, new: IntArray, class_names: Sequence[str]) -> TopK:
+        """Give class i the index new[i] among the classes of these names."""
+        classes = new[self.classes]
+        return TopK.from_csr(self.starts, classes, self.values, len(class_names), class_names)
+
+    def with_values(self, values: Array) -> TopK:
+        """Return the same rows with other numbers."""
+        return self._with(self.starts, self.classes, values)
 
     @property
     def row_of_entry(self) -> IntArray:
@@ -195,13 +276,44 @@ def is_sparse(values: Any) -> bool:
     return type(values).__module__.startswith("scipy.sparse") and hasattr(values, "tocsr")
 
 
+def raise_listed_logits() -> NoReturn:
+    """Raise for top-k rows of logits."""
+    raise InputError(
+        "Top-k rows must be probabilities. Got logits, which cannot be normalized without those of "
+        "the other classes; use a softmax over all classes, or exp of log probabilities, and "
+        "from_logits=False."
+    )
+
+
+def as_csr(rows: TopK, values: Array) -> Any:
+    """Return values of the listed classes as a SciPy array (N, K)."""
+    from scipy.sparse import csr_array
+
+    return csr_array((values, rows.classes, rows.starts), shape=rows.shape)
+
+
+def concatenate_rows(parts: Sequence[Any]) -> Any:
+    """Concatenate matrices of rows, or top-k rows."""
+    return TopK.concatenate(parts) if isinstance(parts[0], TopK) else np.concatenate(parts)
+
+
+def numbers_per_row(rows: Any) -> int:
+    """Return how many numbers a row has: K or, of top-k rows, the mean."""
+    return rows.size // len(rows) if isinstance(rows, TopK) and len(rows) else rows.shape[1]
+
+
 def _flat(rows: Any, name: str) -> tuple[IntArray, Array]:
     """Concatenate rows; return where each begins, too."""
-    if isinstance(rows, list | tuple) and len({len(row) for row in rows}) > 1:
-        parts = [to_numpy(row) for row in rows]
-        filled = [part for part in parts if len(part)]
-        sizes = [len(part) for part in parts]
-        return np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(filled)
+    if isinstance(rows, list | tuple):
+        odd = next((row for row, part in enumerate(rows) if not hasattr(part, "__len__")), None)
+        if odd is not None:
+            raise InputError(
+                f"'{name}' must be a list in every row. Got {rows[odd]!r} in row {odd}."
+            )
+        sizes = [len(row) for row in rows]
+        if len(set(sizes)) > 1 or not any(sizes):
+            filled = [to_numpy(row) for row in rows if len(row)] or [np.zeros(0, np.int64)]
+            return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]), np.concatenate(filled)
     matrix = to_numpy(rows)
     if matrix.ndim != 2:
         raise InputError(f"'{name}' of TopK must have one row per example. Got {matrix.ndim}-D.")

@@ -15,6 +15,7 @@ import numpy as np
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError, listed
 from evencover.rounding import SUM_TOLERANCE, judge_sums, rounded_off, rounding_steps
+from evencover.topk import TopK, is_sparse
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 # Names of the column of classes in a table with one row per class.
@@ -77,8 +78,13 @@ def matrix_shape(shape: Sequence[int], name: str) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def score_rows(values: Any, name: str = "probabilities") -> Array:
-    """Check that `values` is a real (n, K) matrix, K >= 2, and return it as floating-point rows."""
+def score_rows(values: Any, name: str = "probabilities") -> Any:
+    """Check that `values` is a real (n, K) matrix, K >= 2, and return it as floating-point rows.
+
+    Top-k rows stay as they are, and sparse matrices become such rows.
+    """
+    if isinstance(values, TopK) or is_sparse(values):
+        return values if isinstance(values, TopK) else TopK.from_sparse(values)
     rows = to_numpy(values, f"'{name}'")
     matrix_shape(rows.shape, f"'{name}'")
     if rows.dtype in FLOAT_TYPES:
@@ -332,6 +338,8 @@ MOST_TOP_CLASSES = 20  # of a row that has numbers for its top classes only
 def raise_bad_row(row: Array, index: int, *, logits: bool, place: str | None = None) -> NoReturn:
     """Raise for a row that a kernel rejected, with the cause; `place` names it and its file."""
     where = place or f"row {index}"
+    if isinstance(row, TopK):
+        raise _bad_listed(row, where)
     values = row.astype(np.float64)
     infinite = np.flatnonzero(~np.isfinite(values))
     kind = "NaN" if np.isnan(values).any() else "an infinite value"
@@ -372,6 +380,24 @@ def _without_a_column(values: FloatArray) -> str | None:
     return (
         f"without column {names}, which is {value:.6g} there, it sums to 1: if that is not a "
         "class, leave the column out."
+    )
+
+
+def _bad_listed(row: TopK, where: str) -> InputError:
+    """Build the error for a row of listed classes that a kernel rejected."""
+    if not row.size:
+        return InputError(f"A top-k row must list at least one class. Got none in {where}.")
+    is_bad = ~((row.values >= 0) & (row.values <= 1))
+    if is_bad.any():
+        worst = int(is_bad.argmax())
+        return InputError(
+            "The numbers of a top-k row must be probabilities between 0 and 1. Got "
+            f"{row.values[worst]:g} in {where}, class {row.classes[worst]}; turn logits into "
+            "probabilities by a softmax over all classes, and log probabilities by exp."
+        )
+    return InputError(
+        "The probabilities of a top-k row must sum to at most 1. Got "
+        f"{row.values.sum(dtype=np.float64):.6g} in {where}; use a softmax over all classes."
     )
 
 

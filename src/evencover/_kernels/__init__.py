@@ -13,6 +13,7 @@ from typing import Any
 from evencover._kernels import listed, reference
 from evencover._kernels.reference import *  # noqa: F403 - mypy reads these, C++ replaces them
 from evencover._kernels.types import *  # noqa: F403
+from evencover._kernels.types import BadRow
 from evencover.errors import InputError
 from evencover.topk import TopK
 
@@ -42,18 +43,22 @@ _chosen = _choose(os.environ.get("EVENCOVER_KERNELS", "").strip().lower())
 
 def _for_any_rows(name: str) -> Any:
     """Return the kernel; for rows of which only some classes are listed, that of `listed`."""
-    kernel = getattr(_chosen, name)
+    kernel = getattr(_chosen, name, None)
     if name not in listed.__all__:
         return kernel
     for_listed = getattr(_chosen, f"listed_{name}", getattr(listed, name))
 
-    @wraps(kernel)
+    @wraps(for_listed)
     def chosen(*arguments: Any, **options: Any) -> Any:
-        is_listed = TopK in map(type, arguments[:2])
-        return (for_listed if is_listed else kernel)(*arguments, **options)
+        if kernel is not None and TopK not in map(type, arguments[:2]):
+            return kernel(*arguments, **options)
+        try:
+            return for_listed(*arguments, **options)
+        except BadRow:
+            return for_listed(*listed.divided(*arguments), **options)
 
     return chosen
 
 
 globals().update({name: _for_any_rows(name) for name in reference.__all__})
-score_entries = getattr(_chosen, "listed_score_entries", listed.score_entries)
+score_entries = _for_any_rows("score_entries")

@@ -6,7 +6,8 @@ has the score, rank and place that it has in the whole row, and no other class i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,16 @@ from evencover._kernels.types import (
     is_member,
 )
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.rounding import SUM_TOLERANCE
+from evencover.rounding import SUM_TOLERANCE, rounded_off, warn_of_rounded_sums
 from evencover.topk import TopK
 
 __all__ = [
     "prediction_sets",
+    "rank_matrix",
     "row_keys",
     "row_numbers",
     "score_entries",
+    "score_matrix",
     "set_coverage",
     "set_sizes",
     "top_classes",
@@ -49,12 +52,47 @@ class _Whole:
         self.classes = np.zeros(self.entries.shape, dtype=np.int64)
         self.classes[self.entries] = rows.classes
         in_range = (self.p >= 0) & (self.p <= 2)  # False for NaN
-        is_good = in_range.all(axis=1) & (sizes > 0)
+        self.is_good = in_range.all(axis=1) & (sizes > 0)
         whole = np.where(in_range, self.p, 0.0)
-        total = reference.fixed_point(whole).sum(axis=1) / reference.FIXED_POINT
-        is_good &= total - 1 <= SUM_TOLERANCE[rows.dtype.itemsize]
-        if not is_good.all():
-            raise BadRow(int((~is_good).argmax()))
+        self.total = reference.fixed_point(whole).sum(axis=1) / reference.FIXED_POINT
+        self.is_within = self.total - 1 <= SUM_TOLERANCE[rows.dtype.itemsize]
+
+
+def divided(*arguments: Any) -> list[Any]:
+    """Divide rows whose sum is above 1 by the rounding of their numbers by it; keep their draws.
+
+    Raise `BadRow` if that does not explain a sum.
+    """
+    [rows] = [each for each in arguments if isinstance(each, TopK)]
+    factors = []
+    for start, part in _slices(rows):
+        whole = _Whole(part)
+        most = np.where(whole.is_within, np.inf, rounded_off(whole.p.astype(rows.dtype)))
+        _require(whole.is_good & (whole.total - 1 <= most), start)
+        factors.append(np.where(whole.is_within, 1.0, whole.total))
+    warn_of_rounded_sums()
+    values = rows.values / np.repeat(np.concatenate(factors), np.diff(rows.starts))
+    keyed = partial(row_keys, rows)
+    return [
+        rows.with_values(values)
+        if each is rows
+        else each._replace(ids=keyed(each))
+        if isinstance(each, Draws) and each.any
+        else each
+        for each in arguments
+    ]
+
+
+def _slices(rows: TopK) -> Iterator[tuple[int, TopK]]:
+    """Split rows, so that their padded matrices stay small; yield the first row of each, too."""
+    step = max(1, reference.SLICE_ELEMENTS // max(1, int(np.diff(rows.starts).max(initial=1))))
+    for start in range(0, max(1, len(rows)), step):
+        yield start, rows[start : start + step]
+
+
+def _require(is_good: Array, start: int) -> None:
+    if not is_good.all():
+        raise BadRow(start + int((~is_good).argmax()))
 
 
 def row_keys(rows: TopK, draws: Draws) -> Array:
@@ -96,12 +134,17 @@ def row_numbers(rows: TopK, draws: Draws) -> tuple[FloatArray, FloatArray]:
 
 def _scores_and_ranks(formula: Formula, rows: TopK, draws: Draws) -> tuple[FloatArray, IntArray]:
     """Score and rank every listed class, in the order of the entries."""
-    whole = _Whole(rows)
-    before, ranks = reference.positions(whole.p)
-    top = whole.p.max(axis=1, keepdims=True)
-    u, _ = row_numbers(rows, draws)
-    at = Position(whole.p, before, ranks, top, whole.classes, u[:, None])
-    return formula.function(at)[whole.entries], ranks[whole.entries]
+    u, parts = row_numbers(rows, draws)[0], []
+    for start, part in _slices(rows):
+        whole = _Whole(part)
+        _require(whole.is_good & whole.is_within, start)
+        before, ranks = reference.positions(whole.p)
+        top = whole.p.max(axis=1, keepdims=True, initial=0.0)
+        own_u = u[start : start + len(part), None]
+        at = Position(whole.p, before, ranks, top, whole.classes, own_u)
+        parts.append((formula.function(at)[whole.entries], ranks[whole.entries]))
+    scores, all_ranks = map(np.concatenate, zip(*parts, strict=True))
+    return scores, all_ranks
 
 
 def score_entries(
@@ -112,6 +155,22 @@ def score_entries(
     return _scores_and_ranks(formula, rows, draws)
 
 
+def score_matrix(formula: Formula, rows: TopK, draws: Draws, **options: Any) -> FloatArray:
+    """Score every class in every row (n, K); +inf for a class that is not listed."""
+    return _matrix(rows, score_entries(formula, rows, draws, **options)[0], np.inf)
+
+
+def rank_matrix(rows: TopK, **options: Any) -> IntArray:
+    """Rank every class in every row (n, K); the last rank for a class that is not listed."""
+    return _matrix(rows, score_entries(_PLAIN, rows, Draws(), **options)[1], rows.n_classes)
+
+
+def _matrix(rows: TopK, values: Array, missing: Any) -> Any:
+    result = np.full(rows.shape, missing, dtype=values.dtype)
+    result[rows.row_of_entry, rows.classes] = values
+    return result
+
+
 def true_label_scores(
     formula: Formula, rows: TopK, draws: Draws, labels: IntArray, **options: Any
 ) -> FloatArray:
@@ -120,9 +179,8 @@ def true_label_scores(
 
 
 def true_label_ranks(rows: TopK, labels: IntArray, **options: Any) -> IntArray:
-    """Rank the labels; one beyond the last class for a label that is not listed."""
-    _reject_logits(**options)
-    _, ranks = _scores_and_ranks(_PLAIN, rows, Draws())
+    """Rank the labels; the last rank for a label that is not listed."""
+    _, ranks = score_entries(_PLAIN, rows, Draws(), **options)
     return _of_labels(rows, labels, ranks, rows.n_classes)
 
 
@@ -145,15 +203,9 @@ def _members(
     return [is_member(scores, each.of_classes(rows.classes), draw, ranks) for each in vectors]
 
 
-def _top_entries(rows: TopK) -> IntArray:
-    """Return the first most probable entry of each row."""
-    order = np.lexsort((rows.classes, -rows.values, rows.row_of_entry))
-    return order[rows.starts[:-1]]
-
-
 def top_classes(rows: TopK) -> IntArray:
     """Return the most probable class of each row (n,)."""
-    return rows.classes[_top_entries(rows)].astype(np.int64)
+    return rows.argmax(axis=1)
 
 
 def prediction_sets(
@@ -168,7 +220,7 @@ def prediction_sets(
     """Return set sizes, and the classes of all sets, the most probable first."""
     [inside] = _members(formula, rows, draws, [thresholds], **options)
     if keep_top:
-        inside[_top_entries(rows)] = True
+        inside[rows.top_entries()] = True
     entries = np.flatnonzero(inside)
     row_of_member = rows.row_of_entry[entries]
     order = np.lexsort((-rows.values[entries], row_of_member))
@@ -188,7 +240,7 @@ def set_coverage(
 ) -> Coverage:
     """Evaluate the sets of labeled rows; add to `appearances` (K,) how many contain each class."""
     [inside] = _members(formula, rows, draws, [thresholds], **options)
-    top = _top_entries(rows)
+    top = rows.top_entries()
     if keep_top:
         inside[top] = True
     if appearances is not None:

@@ -427,7 +427,7 @@ def p_values(
     """
     scores = score_matrix(formula, rows, draws, **options)
     _, draw = row_numbers(rows, draws._replace(score_use=None))
-    return p_values_of(scores, group_scores, group_offsets, group_of_class, 1.0 - draw)
+    return p_values_of(scores, group_scores, group_offsets, group_of_class, 1.0 - draw[:, None])
 
 
 def p_values_of(
@@ -437,13 +437,17 @@ def p_values_of(
     group_of_class: IntArray,
     own_share: FloatArray,
 ) -> FloatArray:
-    """Compute `p_values` from the scores (n, K); each row adds `own_share` (n,) to its count."""
-    result = np.empty_like(scores)
-    for group in np.unique(group_of_class):
-        members = group_of_class == group
+    """Compute `p_values` from the scores (n, K).
+
+    Each row adds `own_share` (n, 1), or (n, K), to its count.
+    """
+    result, own_share = np.empty_like(scores), np.broadcast_to(own_share, scores.shape)
+    by_group = np.argsort(group_of_class, kind="stable")
+    groups, starts = np.unique(group_of_class[by_group], return_index=True)
+    for group, members in zip(groups, np.split(by_group, starts[1:]), strict=True):
         calibration = group_scores[group_offsets[group] : group_offsets[group + 1]]
         at_least = len(calibration) - np.searchsorted(calibration, scores[:, members], side="left")
-        result[:, members] = (at_least + own_share[:, None]) / (len(calibration) + 1.0)
+        result[:, members] = (at_least + own_share[:, members]) / (len(calibration) + 1.0)
     return result
 
 

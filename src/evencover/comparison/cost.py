@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream
 from evencover.sizes import sampled
 from evencover.threads import map_on_threads, n_threads
+from evencover.validation import LARGEST
 
 # Shares are estimated on at most this many rows, and this many numbers are held at once.
 MOST_ROWS, MOST_NUMBERS = sampled(4096), sampled(1 << 22, 600)
@@ -47,7 +49,7 @@ class SetShares:
     def __init__(
         self,
         scoring: BoundScore,
-        sample: Array,
+        sample: Any,
         keys: Array,
         labels: IntArray,
         label_scores: FloatArray,
@@ -96,6 +98,7 @@ class SetShares:
         """Compute the share of rows within each threshold of each class (thresholds, K)."""
         n_classes, n_rows = self.ordered.shape
         by_class = np.array(thresholds, dtype=np.float64).reshape(-1, n_classes).T
+        by_class = np.minimum(by_class, LARGEST)  # unlisted classes, with score +inf, are in no set
         # One class after the other: its scores are in the cache then.
         classes = np.repeat(np.arange(n_classes), by_class.shape[1])
         counts = _kernels.counts_within(self.ordered, classes, by_class.ravel())
@@ -106,7 +109,8 @@ class SetShares:
     ) -> float:
         wanted = self.label_shares
         if thresholds.rank_limit is not None:
-            is_inside = (self.scores <= thresholds.upper) & (self.ranks <= thresholds.rank_limit)
+            is_inside = self.scores <= np.minimum(thresholds.upper, LARGEST)
+            is_inside &= self.ranks <= thresholds.rank_limit
             included, wanted = is_inside.mean(axis=0), np.maximum(wanted, self.rank_shares)
         counts, sums = _kernels.shortfalls(self.labels, is_test, wanted, included)
         tested = counts > 0

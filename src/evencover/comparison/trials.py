@@ -32,6 +32,7 @@ from evencover.randomness import RandomStream, places, random_order
 from evencover.scores import Score, make_score
 from evencover.sizes import at_once
 from evencover.threads import map_on_threads
+from evencover.topk import concatenate_rows
 from evencover.validation import whole_number
 
 ROWS_AT_ONCE = at_once(2048, 3)  # whose set sizes one task counts
@@ -282,7 +283,9 @@ class ScoredRows:
 
         def count(trial: Trial) -> tuple[IntArray, IntArray]:
             limits = trial.thresholds.of_classes(self.known_labels)
-            hit = _kernels.is_member(self.test_scores[trial.score], limits, self.rank_draws, ranks)
+            scores = self.test_scores[trial.score]
+            hit = _kernels.is_member(scores, limits, self.rank_draws, ranks)
+            hit &= scores < np.inf  # a label that is not listed is in no set
             return tested[id(trial.is_test)], by_class(hit & trial.is_test)
 
         return list(map_on_threads(count, trials))
@@ -334,7 +337,7 @@ class Reading(NamedTuple):
     """The counts of each base score, and sampled rows (m, K) with their keys (m,)."""
 
     counts: list[SizeCounts]
-    sample: Array
+    sample: Any
     keys: Array
 
     @classmethod
@@ -351,7 +354,7 @@ class Reading(NamedTuple):
             for total, more in zip(counts, part.counts, strict=True):
                 for array, values in zip(total, more, strict=True):
                     array += values
-        return cls(counts, np.concatenate(samples), np.concatenate(keys))
+        return cls(counts, concatenate_rows(samples), np.concatenate(keys))
 
 
 @dataclass(frozen=True, eq=False)

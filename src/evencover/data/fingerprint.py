@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import isqrt
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -17,6 +17,7 @@ from evencover.data.source import Block
 from evencover.randomness import places
 from evencover.rounding import precision_of
 from evencover.sizes import at_once, sampled
+from evencover.topk import TopK
 
 Result = TypeVar("Result")
 
@@ -167,10 +168,11 @@ class Sampler:
             self._found += fingerprint
             yield result
 
-    def add(self, start: int, rows: Array, labels: IntArray | None) -> None:
+    def add(self, start: int, rows: Any, labels: IntArray | None) -> None:
         """Add a block that starts at row `start` of the whole input."""
         if not self._found.first_row and len(rows):
-            row = hashlib.blake2b(rows[0].astype(np.float64).tobytes(), digest_size=8)
+            first = rows[:1].to_dense() if isinstance(rows, TopK) else rows[0]
+            row = hashlib.blake2b(first.astype(np.float64).tobytes(), digest_size=8)
             self._found += Fingerprint(start, row.hexdigest())
         if labels is None:
             return
@@ -184,14 +186,17 @@ class Sampler:
             thin = mixed(_bits(own)) % ONE_ROW_IN == 0
             chosen, own, labels = chosen[thin], own[thin], labels[thin]
         width = min(MOST_NUMBERS, rows.shape[1])
-        first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
-        around = sliding_window_view(rows, width, axis=1)[chosen, first]
+        if isinstance(rows, TopK):  # most numbers around the label are not listed
+            around = rows[chosen].first_numbers(width)
+        else:
+            first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
+            around = sliding_window_view(rows, width, axis=1)[chosen, first]
         self._waiting.append((own, around, labels, chosen + start))
         self._n_waiting += len(chosen)
         if self._n_waiting > MOST_WAITING:
             self.result()
 
-    def _keep(self, hashes: Array, rows: Array, labels: IntArray) -> None:
+    def _keep(self, hashes: Array, rows: Any, labels: IntArray) -> None:
         """Keep the rows with the smallest hashes."""
         size, limit = SampleSize.of(rows.shape[1], self._n_rows), self._most_kept
         if self._n_rows is not None:
@@ -200,10 +205,13 @@ class Sampler:
         chosen = np.flatnonzero(hashes <= np.uint64(min(limit, 2**64 - 1)))
         own = labels[chosen]
         chosen = chosen[(own % size.stride == 0) & (own < rows.shape[1])]
-        numbers = rows[chosen, :: size.stride]
-        top = numbers.argmax(axis=1)
-        if size.stride > 1:
-            top = np.array([rows[row].argmax() for row in chosen], dtype=np.int64)
+        if isinstance(rows, TopK):
+            numbers, top = rows[chosen].every(size.stride), rows[chosen].argmax(axis=1)
+        else:
+            numbers = rows[chosen, :: size.stride]
+            top = numbers.argmax(axis=1)
+            if size.stride > 1:
+                top = np.array([rows[row].argmax() for row in chosen], dtype=np.int64)
         self._kept.append(RowSample(size, hashes[chosen], labels[chosen], top, numbers))
         self._n_kept += len(chosen)
         if self._n_kept > 2 * size.n_rows:

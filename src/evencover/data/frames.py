@@ -154,7 +154,7 @@ def unpacked(values: Any, keys: Keys = USUAL) -> Contents:
         return Contents(rows, labels=values.label_ids, logits=True)
     rows, labels = rows_and_labels(values)
     if labels is None:
-        return Contents(rows)
+        return Contents(rows, getattr(rows, "class_names", None))
     return replace(unpacked(rows, keys), labels=labels)
 
 

@@ -78,6 +78,7 @@ from evencover.data.readers import (
 )
 from evencover.data.source import Classes, Reader, Source
 from evencover.errors import InputError, listed
+from evencover.topk import TopK, is_sparse
 from evencover.validation import class_columns, is_integer_text, whole_number
 
 # Formats by extension. Optional libraries are imported on first use.
@@ -351,7 +352,8 @@ def as_source(
     Parameters
     ----------
     probabilities
-        An (N, K) array-like; a pandas, polars or Dask frame or an Arrow table, whose columns name
+        An (N, K) array-like; `TopK` or a SciPy sparse matrix, for rows of which some classes are
+        known; a pandas, polars or Dask frame or an Arrow table, whose columns name
         the classes and may include labels and ids; a dictionary of arrays, or the output of a
         Trainer's `predict`; the path or URL of a file, folder or glob, or a list of paths; an
         iterable of blocks of any of these, or of (block, labels) pairs; a Dask array or bag of
@@ -452,6 +454,10 @@ def _source_of(contents: Contents) -> Source:
 def _open(probabilities: Any, keys: Keys) -> Contents:
     if isinstance(probabilities, str | os.PathLike):
         return open_file(probabilities, keys)
+    if isinstance(probabilities, TopK):
+        return Contents(probabilities, probabilities.class_names)
+    if is_sparse(probabilities):
+        return Contents(probabilities)
     if _is_sequence_of_paths(probabilities):
         return open_files(probabilities, keys)
     if type(probabilities).__module__.startswith("dask."):
@@ -536,6 +542,10 @@ def drop_rare_classes(probabilities: Any, labels: Any = None, *, min_count: int 
     source = as_source(probabilities, labels)
     if source.n_rows is None:
         raise InputError("The rows are read twice. Got an iterator; pass an array or a path.")
+    if source.reader.is_listed:
+        raise InputError(
+            "drop_rare_classes needs the probabilities of all classes. Got top-k rows."
+        )
     if source.labels is None:
         raise InputError(f"Labels are needed. Got none with {source.name}; pass 'labels'.")
     counts = np.bincount(source.labels, minlength=source.n_classes)

@@ -18,14 +18,15 @@ from evencover.data.source import RawBlock, Reader, Source, slices
 from evencover.errors import InputError, listed
 from evencover.randomness import row_ids
 from evencover.rounding import judge_sums
+from evencover.topk import TopK
 from evencover.validation import list_of_labels, raise_bad_row, score_rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArrayReader(Reader):
-    """Splits an array or memory map into blocks."""
+    """Splits an array, a memory map or top-k rows into blocks."""
 
-    rows: Array
+    rows: Any
 
     def row_blocks(self) -> Iterator[RawBlock]:
         """Split the array."""
@@ -35,6 +36,7 @@ class ArrayReader(Reader):
 def read_array(rows: Any, **about: Any) -> ArrayReader:
     """Read rows in memory; `about` are fields of the reader."""
     matrix = score_rows(rows)
+    about |= {"is_listed": isinstance(matrix, TopK)}
     return ArrayReader(rows=matrix, n_rows=len(matrix), n_classes=matrix.shape[1], **about)
 
 
@@ -114,6 +116,7 @@ def read_stream(blocks: Iterable[Any], keys: Keys = USUAL) -> Contents:
     reader = StreamReader(
         stream=itertools.chain([item], stream),
         n_classes=score_rows(first.rows).shape[1],
+        is_listed=isinstance(first.rows, TopK),
         n_rows=None,
         class_names=first.class_names,
         keys=keys,

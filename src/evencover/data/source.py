@@ -15,6 +15,7 @@ from evencover.errors import InputError, listed, warn_caller
 from evencover.randomness import row_ids
 from evencover.rounding import warn_of_precision
 from evencover.sizes import at_once
+from evencover.topk import numbers_per_row
 from evencover.validation import label_indices, labels_are_names, score_rows, unknown_label
 
 # About 16 MB of float32: smaller blocks make threads wait for each other.
@@ -23,9 +24,9 @@ BLOCK_ELEMENTS = at_once(1 << 22)
 PART_ELEMENTS = at_once(1 << 25, 700)
 
 
-def rows_per_block(n_classes: int) -> int:
-    """Return the number of rows of a block."""
-    return max(1, BLOCK_ELEMENTS // max(1, n_classes))
+def rows_per_block(n_numbers: int) -> int:
+    """Return the number of rows of a block, for rows of so many numbers."""
+    return max(1, BLOCK_ELEMENTS // max(1, n_numbers))
 
 
 def rows_per_part(n_classes: int) -> int:
@@ -37,7 +38,7 @@ class Block(NamedTuple):
     """Consecutive rows of the input."""
 
     start: int  #: index of the first row in the whole input
-    rows: Array  #: (n, K) scores by class
+    rows: Any  #: (n, K) scores by class: an array, or `TopK`
     labels: IntArray | None = None  #: (n,) class indices, K for unknown names; None without labels
     ids: Array | None = None  #: (n,) 64-bit keys of the user's ids, if any
     source: Source | None = None  #: None for rows in memory
@@ -69,7 +70,7 @@ def _part(column: Array | None, rows: slice) -> Any:
 class RawBlock(NamedTuple):
     """Rows as a reader yields them; streams also yield the labels and ids of each block."""
 
-    rows: Array
+    rows: Any
     labels: Array | None = None
     ids: Array | None = None
 
@@ -84,6 +85,7 @@ class Reader(ABC):
     first_row: int = 0  #: index of the first row in its file; not 0 in a partition
     has_labels: bool = False  #: whether each block comes with labels
     has_ids: bool = False  #: whether each block comes with ids
+    is_listed: bool = False  #: whether rows list some of the classes only (`TopK`)
 
     @abstractmethod
     def row_blocks(self) -> Iterator[RawBlock]:
@@ -111,11 +113,9 @@ class Reader(ABC):
         return None
 
 
-def slices(
-    rows: Array, labels: Array | None = None, ids: Array | None = None
-) -> Iterator[RawBlock]:
+def slices(rows: Any, labels: Array | None = None, ids: Array | None = None) -> Iterator[RawBlock]:
     """Split a matrix, its labels and its ids into blocks without a copy."""
-    step = rows_per_block(rows.shape[1])
+    step = rows_per_block(numbers_per_row(rows))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         yield RawBlock(rows[part], _part(labels, part), _part(ids, part))
@@ -182,6 +182,7 @@ class Source:
     index: Array | None = None  #: (N,) index of the rows' frame, to join labels with an index
     columns: ColumnUses = field(default_factory=ColumnUses)  #: the use of each column or array
     column_order: IntArray | None = None  #: (K,) columns of the reader in the order of the classes
+    new_classes: IntArray | None = None  #: of top-k rows, the index of each class of the reader
     integers_are_names: bool | None = False  #: whether integer labels are names; None: unclear
     allow_unknown: bool = False  #: whether labels may be unknown names
     first_unknown: tuple[str, str] | None = None  #: the first label of no class, and its row
@@ -315,10 +316,10 @@ class Source:
                 names = numbers
             if names is not None and list(names) != list(self.class_names):
                 source = self._reordered(names)
-        if self.n_classes not in (0, classes.n_classes):
+        if source.n_classes not in (0, classes.n_classes):
             raise InputError(
                 f"The input must have the {classes.n_classes} classes of the calibration data. "
-                f"Got {self.n_classes} classes in {self.name}."
+                f"Got {source.n_classes} classes in {self.name}."
             )
         names = source.class_names if classes.names is None else tuple(classes.names)
         return replace(
@@ -332,7 +333,7 @@ class Source:
         assert self.class_names is not None
         position = {name: column for column, name in enumerate(self.class_names)}
         unknown = [name for name in self.class_names if name not in set(names)]
-        missing = [name for name in names if name not in position]
+        missing = [name for name in names if name not in position and not self.reader.is_listed]
         if missing or unknown:
             problems = [f"no {listed(map(repr, missing), 3)}"] * bool(missing)
             problems += [f"the unknown {listed(map(repr, unknown), 3)}"] * bool(unknown)
@@ -341,20 +342,35 @@ class Source:
                 f"name. Got {' and '.join(problems)}; rename the columns, or pass the numbers "
                 "without names if their order is the same."
             )
+        if self.reader.is_listed:  # a model may have classes that no row lists
+            index = {name: place for place, name in enumerate(names)}
+            new = np.array([index[name] for name in self.class_names], dtype=np.int64)
+            changed = replace(self, new_classes=new, n_classes=len(names))
+        else:
+            order = np.array([position[name] for name in names])
+            new = np.argsort(order)
+            columns = order if self.column_order is None else self.column_order[order]
+            changed = replace(self, column_order=columns)
+        changed = replace(changed, class_names=tuple(names))
         separate = self.matching is not None
-        counting = "; labels that are numbers count in that order" if separate else ""
-        warn_caller(
-            f"The columns of {self.name} were put into the order of the calibration data{counting}."
-        )
-        order = np.array([position[name] for name in names])
-        columns = order if self.column_order is None else self.column_order[order]
-        changed = replace(self, column_order=columns, class_names=tuple(names))
+        if (np.diff(new) < 0).any():
+            counting = "; labels that are numbers count in that order" if separate else ""
+            warn_caller(
+                f"The columns of {self.name} were put into the order of the calibration "
+                f"data{counting}."
+            )
         if self.labels is None or (separate and not self.labels_are_names):
             return changed
         if not self.labels_are_names:
             changed._require_certain_columns()
-        new_index = np.append(np.argsort(order), self.n_classes)  # unknown stay unknown
-        return replace(changed, labels=new_index[self.labels].astype(self.labels.dtype))
+        return changed._with_new_labels(new)
+
+    def _with_new_labels(self, new: IntArray) -> Source:
+        """Give label i the index new[i]; unknown labels stay unknown."""
+        if self.labels is None:
+            return self
+        labels = np.append(new, self.n_classes)[self.labels]
+        return replace(self, labels=labels.astype(np.min_scalar_type(self.n_classes)))
 
     def no_known_label(self) -> InputError:
         """Build the error for rows none of whose labels is among the classes."""
@@ -375,6 +391,9 @@ class Source:
         start = 0
         for raw in self.reader.row_blocks():
             rows = score_rows(raw.rows)
+            if self.new_classes is not None:
+                assert self.class_names is not None
+                rows = rows.renumbered(self.new_classes, self.class_names)
             if rows.shape[1] != self.n_classes:
                 raise InputError(
                     f"All rows of {self.name} must have {self.n_classes} classes. "
@@ -446,7 +465,8 @@ class Source:
         """Return a source for rows of a block that `reader` holds."""
         first = block.start - self.offset
         part = self._part(reader, slice(first, first + len(block.rows)))
-        return replace(part, labels=block.labels, keys=block.ids, column_order=None)
+        changed: Any = {"column_order": None, "new_classes": None}
+        return replace(part, labels=block.labels, keys=block.ids, **changed)
 
     def _part(self, reader: Reader, rows: slice) -> Source:
         return replace(

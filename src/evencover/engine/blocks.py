@@ -20,6 +20,7 @@ from evencover.sizes import at_once
 from evencover.threads import map_on_threads
 from evencover.threads import n_threads as n_threads
 from evencover.threads import single_threaded as single_threaded
+from evencover.topk import numbers_per_row
 
 
 def joined(parts: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
@@ -149,8 +150,8 @@ def cut(source: Source) -> Iterator[Source]:
 
 
 def _chunks(source: Source) -> Iterator[Source]:
-    step = max(1, SENT_ELEMENTS // max(1, source.n_classes))
     for block in source.blocks():
+        step = max(1, SENT_ELEMENTS // max(1, numbers_per_row(block.rows)))
         for start in range(0, len(block.rows), step):
             chunk = block.take(slice(start, start + step))
             reader = read_array(chunk.rows, first_row=chunk.start - source.offset)

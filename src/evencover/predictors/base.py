@@ -55,6 +55,7 @@ from evencover.quantiles import (
 from evencover.scores import Score, make_score
 from evencover.sets import PredictionSets
 from evencover.sizes import at_once
+from evencover.topk import TopK, as_csr
 from evencover.validation import (
     FLOAT_TYPES,
     Check,
@@ -200,7 +201,7 @@ class BasePredictor:
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         """Compute p-values from scores (n, J) of rows as members of `classes` (J,).
 
-        A row itself counts as `own_share` (n,) of one more calibration row.
+        A row itself counts as `own_share` (n, 1), or (n, J), of one more calibration row.
         """
         raise InputError(f"The '{self.method}' method does not provide p-values.")
 
@@ -349,9 +350,9 @@ class BasePredictor:
         Parameters
         ----------
         probabilities
-            (N, K) array-like, the path of a file, or an iterable of (n, K) blocks or
-            (block, labels) pairs; with an executor also a Dask array, or a list or Dask bag of
-            paths.
+            (N, K) array-like, `TopK` or a sparse matrix, the path of a file, or an iterable of
+            (n, K) blocks or (block, labels) pairs; with an executor also a Dask array, or a list or
+            Dask bag of paths.
         labels
             (N,) class indices or names, unless the file or the blocks contain them. A Series, or
             a frame with ids, is joined to rows with an index or ids.
@@ -783,22 +784,33 @@ class BasePredictor:
         sets = fit.rule.for_input(source.logits).sets
         return map_source(source, sets, PredictionSets.concatenate, executor)
 
-    def predict_p(self, probabilities: Any, *, ids: Any = None) -> FloatArray:
+    def predict_p(self, probabilities: Any, *, ids: Any = None) -> Any:
         """Compute the conformal p-value of each class in each row (N, K).
 
         The set at level alpha is {y : p > alpha}, for every alpha; a floor may add classes to it.
+        Of top-k rows the result is a SciPy CSR array, with the p-values of the listed classes.
         """
         fit = self._current_fit()
         source = fit.open(probabilities, ids=ids, read_labels=False)
         function = partial(self._p_block, fit.rule.scoring.for_input(source.logits))
-        return np.concatenate(list(map_source(source, function)))
+        parts = list(map_source(source, function))
+        if not isinstance(parts[0], np.ndarray):
+            from scipy.sparse import vstack
 
-    def _p_block(self, scoring: BoundScore, block: Block) -> FloatArray:
-        scores = scoring.matrix(block, scoring.draws(block))
-        own_share = np.ones(len(block.rows))
+            return vstack(parts, format="csr")
+        return np.concatenate(parts)
+
+    def _p_block(self, scoring: BoundScore, block: Block) -> Any:
+        rows, draws = block.rows, scoring.draws(block)
+        own_share = np.ones(len(rows))
         if self.exact:  # a row itself counts at random
             own_share -= scoring.rank_draws(block)
-        return self._p_values(scores, np.arange(self.n_classes_), own_share)
+        if not isinstance(rows, TopK):
+            scores = scoring.matrix(block, draws)
+            return self._p_values(scores, np.arange(self.n_classes_), own_share[:, None])
+        # The entries of all rows are one row of the classes that they list.
+        scores, own_share = scoring.entries(block, draws)[0], own_share[rows.row_of_entry]
+        return as_csr(rows, self._p_values(scores[None], rows.classes, own_share[None])[0])
 
     def evaluate(
         self,

@@ -315,6 +315,9 @@ class ClusteredPredictor(GroupPredictor):
                 f"{n_clusters} clusters need more"
             )
         embedding = quantile_embedding(rows.by_class, alpha)[large]
+        # Labels that top-k rows do not list count as the largest score; k-means needs numbers.
+        finite = rows.scores[rows.scores < np.inf]
+        embedding = np.minimum(embedding, finite.max(initial=0.0))
         n_clusters = min(n_clusters, len(np.unique(embedding, axis=0)))
         if n_clusters < 2:
             return cluster_of_class, "all classes have the same score quantiles"

@@ -121,7 +121,7 @@ class FuzzyPredictor(BasePredictor):
         held_out = self._from_fit(FuzzyPredictor._held_out)
         n, excess = len(held_out), scores - self.class_limits_[classes]
         at_least = n - np.searchsorted(held_out, excess)
-        return np.asarray((at_least + own_share[:, None]) / (n + 1.0))
+        return np.asarray((at_least + own_share) / (n + 1.0))
 
     def _level_rows(self) -> int:
         return len(self._from_fit(FuzzyPredictor._held_out))

@@ -22,6 +22,7 @@ from evencover.predictors.weights import sorted_weights, weighted_p_values, weig
 from evencover.predictors.wording import Sharing
 from evencover.quantiles import Alpha, ClassAlpha, GroupedScores, Thresholds, conformal_ranks
 from evencover.scores import Score
+from evencover.topk import TopK
 from evencover.validation import align_classes, by_class
 
 
@@ -55,13 +56,13 @@ class Groups(NamedTuple):
         """Compute p-values of scores (n, J) of rows as members of `classes` (J,)."""
         if self.weights is None:
             return _kernels.p_values_of(scores, *self.scores, self.of_class[classes], own_share)
-        result = np.empty_like(scores)
+        result, own_share = np.empty_like(scores), np.broadcast_to(own_share, scores.shape)
         assert self.class_weights is not None
         for members, group_scores, weights, _ in self._weighted():
             columns = np.flatnonzero(np.isin(classes, members))
             own_weights = self.class_weights[classes[columns]]
             result[:, columns] = weighted_p_values(
-                scores[:, columns], group_scores, weights, own_weights, own_share
+                scores[:, columns], group_scores, weights, own_weights, own_share[:, columns]
             )
         return result
 
@@ -139,7 +140,8 @@ class GroupPredictor(BasePredictor):
 
     def _p_block(self, scoring: BoundScore, block: Block) -> FloatArray:
         groups = self._groups
-        if groups.weights is not None or scoring.score.base is not scoring.score:
+        is_plain = groups.weights is None and scoring.score.base is scoring.score
+        if not is_plain or isinstance(block.rows, TopK):
             return super()._p_block(scoring, block)
         rows = (scoring.score.kernel, block.rows, scoring.draws(block, exact=self.exact))
         with scoring.checking(block):

@@ -64,7 +64,9 @@ class InterpolatedPredictor(BasePredictor):
 
     def _blend(self, rows: CalibrationRows, state: Any = None) -> Blend:
         # Rounding may take a score beyond its maximum, but limits must not rise again after it.
-        largest = max(make_score(self.score).maximum(rows.n_classes), float(rows.scores.max()))
+        finite = rows.scores[rows.scores < np.inf]
+        most = make_score(self.score).maximum(rows.n_classes)
+        largest = max(most, float(finite.max(initial=-np.inf)))
         pooled = GroupedScores.one(np.sort(rows.scores))
         return Blend(rows.by_class, pooled, self.tau, largest)
 

@@ -312,6 +312,8 @@ class PooledPredictor(BasePredictor):
         guards = self._guards(np.column_stack([*others[0].T, totals[0]]), alpha)
         n, guard = others[0][labels, folds], guards[labels, folds]
         level, order = blend(before, n, prior, strength, guard), by_group(labels, n_classes)
+        # No set contains the label of a top-k row that does not list it, whatever the thresholds.
+        level[rows.scores[dealt.learning] == inf] = inf
         pool = Pool(
             rows.scores[dealt.learning],
             labels[order] * (n_rows + 1) + order,
@@ -323,6 +325,7 @@ class PooledPredictor(BasePredictor):
         if self.split == "holdout":
             labels = rows.labels[dealt.by_score[~dealt.learns]]
             level = pool.level(labels, np.cumsum(dealt.learns)[~dealt.learns])
+            level[rows.scores[dealt.by_score[~dealt.learns]] == inf] = inf
         held_out = self._group_levels(rows, level, labels)
         t = held_out.thresholds(alpha, exact=self.exact, random_state=self.random_state)
         return FittedPool(pool, held_out, t)

@@ -139,6 +139,10 @@ def _inverse(values: FloatArray) -> FloatArray:
 
 def _sample_rows(scoring: BoundScore, source: Source) -> tuple[FloatArray, IntArray, IntArray]:
     """Read the probabilities of evenly spaced rows and their labels; count those of all rows."""
+    if source.reader.is_listed:
+        raise InputError(
+            "The estimate of a prevalence needs the probabilities of all classes. Got top-k rows."
+        )
     every = 1
     if source.n_rows is not None:
         every = max(1, source.n_rows * source.n_classes // MOST_NUMBERS)

@@ -18,6 +18,7 @@ from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.fit import Fit
 from evencover.predictors.rule import BoundScore
 from evencover.quantiles import GroupedScores, Thresholds, conformal_rank
+from evencover.topk import TopK, as_csr
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -91,10 +92,20 @@ class RC3PPredictor(BasePredictor):
         if fit.rows.ranks is None or fit.thresholds.rank_limit is None:
             raise InputError("'rc3p' must have the ranks of calibration rows, and rank limits.")
 
-    def _p_block(self, scoring: BoundScore, block: Block) -> FloatArray:
-        scores, ranks = scoring.matrix(block, scoring.draws(block)), scoring.ranks(block)
+    def _p_block(self, scoring: BoundScore, block: Block) -> Any:
         own_scores = self._current_fit().scored_rows.by_class
         own_ranks = self._from_fit(RC3PPredictor._ranks_by_class)
+        draws = scoring.draws(block)
+        if isinstance(block.rows, TopK):
+            scores, ranks = scoring.entries(block, draws)
+            listed, result = block.rows.classes, np.empty(len(scores))
+            order = np.argsort(listed, kind="stable")
+            for entries in np.split(order, np.flatnonzero(np.diff(listed[order])) + 1):
+                for y in listed[entries[:1]].tolist():
+                    own = own_scores.of(y), own_ranks.of(y)
+                    result[entries] = _p_of_class(*own, scores[entries], ranks[entries])
+            return as_csr(block.rows, result)
+        scores, ranks = scoring.matrix(block, draws), scoring.ranks(block)
         columns = [
             _p_of_class(own_scores.of(y), own_ranks.of(y), scores[:, y], ranks[:, y])
             for y in range(self.n_classes_)

@@ -21,6 +21,7 @@ from evencover.quantiles import Thresholds
 from evencover.randomness import places, row_ids
 from evencover.scores import Score, Softmax
 from evencover.sets import PredictionSets
+from evencover.topk import TopK, raise_listed_logits
 from evencover.validation import are_probabilities, raise_bad_row, score_rows
 
 SOFTMAX = Softmax()
@@ -62,9 +63,11 @@ class BoundScore:
             raise_bad_row(row, block.start + bad.row, logits=self.logits, place=where)
 
     def refuse_probabilities(
-        self, rows: Array, name_row: Callable[[int], str] = "row {}".format
+        self, rows: Any, name_row: Callable[[int], str] = "row {}".format
     ) -> None:
         """Raise InputError if the rows were assumed to be logits and are probabilities."""
+        if self.logits and isinstance(rows, TopK):
+            raise_listed_logits()
         if self.logits and self.assumed and are_probabilities(rows):
             raise InputError(
                 "'logits' must be a model's output before the softmax. Got probabilities from "
@@ -125,6 +128,14 @@ class BoundScore:
             )
         return self.score.from_base(scores, np.arange(scores.shape[1]))
 
+    def entries(self, block: Block, draws: Draws) -> tuple[FloatArray, IntArray]:
+        """Compute scores and ranks of all listed classes of top-k rows."""
+        with self.checking(block):
+            scores, ranks = _kernels.score_entries(
+                self.score.base.kernel, block.rows, draws, **self.options
+            )
+        return self.score.from_base(scores, block.rows.classes), ranks
+
     def ranks(self, block: Block) -> IntArray:
         """Compute ranks of every class (n, K)."""
         with self.checking(block):
@@ -176,10 +187,12 @@ class SetRule:
             )
         return self.few_sets(matrix, ids)
 
-    def few_sets(self, rows: Array, ids: Any) -> PredictionSets:
+    def few_sets(self, rows: Any, ids: Any) -> PredictionSets:
         """Compute the sets of a few rows that are floating-point numbers of all classes."""
         self.scoring.refuse_probabilities(rows)
         keys = None if ids is None else row_ids(ids, len(rows))
+        if isinstance(rows, TopK):
+            return self.sets(Block(0, rows, ids=keys))
         try:
             places, classes = self._ready(rows, keys)
         except BadRow as bad:

@@ -9,6 +9,7 @@ from evencover.data.source import Source
 from evencover.errors import InputError
 from evencover.randomness import RandomStream, places, random_order
 from evencover.sizes import sampled
+from evencover.topk import raise_listed_logits
 
 FIT = "fit"
 # A fifth of the rows, but limited in rows and numbers: one parameter needs few.
@@ -39,6 +40,8 @@ def fitted_temperature(source: Source, logits: bool, random_state: int) -> tuple
     keys = places(0, source.n_rows) if source.keys is None else source.keys
     chosen: Array = np.zeros(source.n_rows, dtype=bool)
     chosen[random_order(random_state, RandomStream.TEMPERATURE, keys)[:n]] = True
+    if source.reader.is_listed:
+        raise_listed_logits()
     rows, labels = [], []
     for block in source.blocks():
         assert block.labels is not None

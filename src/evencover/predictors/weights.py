@@ -106,11 +106,11 @@ def weighted_p_values(
 ) -> FloatArray:
     """Compute weighted p-values: the share of scores at least `new` (n, J), and of the row itself.
 
-    `own_weights` (J,) are those of new rows of each class, of which `own_share` (n,) counts.
+    `own_weights` (J,) are those of new rows of each class, of which `own_share` (n, J) counts.
     """
     sums = np.concatenate([[0.0], np.cumsum(weights)])
     at_least = sums[-1] - sums[np.searchsorted(scores, new)]
-    return np.asarray((at_least + own_share[:, None] * own_weights) / (sums[-1] + own_weights))
+    return np.asarray((at_least + own_share * own_weights) / (sums[-1] + own_weights))
 
 
 def sorted_weights(scores: FloatArray, weights: FloatArray) -> FloatArray:

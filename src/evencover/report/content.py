@@ -36,6 +36,7 @@ from evencover.report.verdict import (
 from evencover.scores import make_score
 from evencover.sets import PredictionSets
 from evencover.taxonomy import Taxonomy
+from evencover.topk import TopK
 from evencover.validation import whole_number
 
 N_BINS = 20
@@ -130,21 +131,28 @@ class BlockView(NamedTuple):
         probable members of the set. With a taxonomy its description of the set comes last.
         """
         row, members = self.block.start + index, self.sets[index]
-        names, taxonomy, scoring = self.view.names, self.view.taxonomy, self.view.rule.scoring
-        values = self.block.rows[index].astype(np.float64)
-        if scoring.logits:
-            values = np.exp((values - values.max()) / scoring.temperature)
-        percents = 100 * values / values.sum()
-        shown = members[np.argsort(-percents[members], kind="stable")][:n_members]
+        names, taxonomy = self.view.names, self.view.taxonomy
+        of_label, *percents = self._percents(index, np.append(self.labels[index], members))
+        shown = np.argsort(-np.array(percents), kind="stable")[:n_members]
         return [
             row if names is None else names[[row]].tolist()[0],
             int(self.is_covered[index]),
             len(members),
-            _rounded(percents[self.labels[index]]),
-            shown.tolist(),
-            [_rounded(value) for value in percents[shown]],
+            _rounded(of_label),
+            members[shown].tolist(),
+            [_rounded(percents[place]) for place in shown],
             *([] if taxonomy is None else [taxonomy.describe(members)]),
         ]
+
+    def _percents(self, index: int, classes: IntArray) -> FloatArray:
+        """Return the probabilities of these classes in a row, in percent."""
+        rows, scoring = self.block.rows, self.view.rule.scoring
+        if isinstance(rows, TopK):
+            return 100.0 * rows[index, classes]
+        values = rows[index].astype(np.float64)
+        if scoring.logits:
+            values = np.exp((values - values.max()) / scoring.temperature)
+        return (100 * values / values.sum())[classes]
 
 
 class ReportCounts:
