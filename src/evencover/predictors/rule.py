@@ -24,7 +24,7 @@ from evencover.sets import PredictionSets
 from evencover.topk import TopK, raise_listed_logits
 from evencover.validation import are_probabilities, raise_bad_row, score_rows
 
-SOFTMAX = Softmax()
+SOFTMAX = Softmax().kernel
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,9 @@ class BoundScore:
                 self.score.base.kernel, block.rows, draws, block.known_labels, **self.options
             )
 
-    def top_scores(self, block: Block, top_classes: IntArray) -> FloatArray:
+    def top_scores(self, rows: Array, top_classes: IntArray) -> FloatArray:
         """Compute softmax scores of the most probable classes (n,), whatever the score."""
-        with self.checking(block):
-            return _kernels.true_label_scores(
-                SOFTMAX.kernel, block.rows, NO_DRAWS, top_classes, **self.options
-            )
+        return _kernels.true_label_scores(SOFTMAX, rows, NO_DRAWS, top_classes, **self.options)
 
     def predictions(self, block: Block) -> tuple[Array, ...]:
         """Return the softmax scores of the predictions (n,), their classes, if right, and keys."""
@@ -112,7 +109,9 @@ class BoundScore:
         keys = block.ids
         if keys is None:
             keys = places(block.start, block.start + len(top))
-        return self.top_scores(block, top), top, top == block.labels, keys
+        with self.checking(block):
+            scores = self.top_scores(block.rows, top)
+        return scores, top, top == block.labels, keys
 
     def true_ranks(self, block: Block) -> IntArray:
         """Compute ranks of the true labels (n,)."""
@@ -194,21 +193,24 @@ class SetRule:
         if isinstance(rows, TopK):
             return self.sets(Block(0, rows, ids=keys))
         try:
-            places, classes = self._ready(rows, keys)
+            starts, classes = self._ready(rows, keys)
         except BadRow as bad:
             raise_bad_row(rows[bad.row], bad.row, logits=self.scoring.logits)
-        accepted = self._accepted(Block(0, rows, ids=keys), np.diff(places), classes)
-        return PredictionSets.from_csr(places, classes, rows.shape[1], self.class_names, accepted)
+        return self._with_accepted(starts, classes, rows)
 
-    def _accepted(self, block: Block, sizes: IntArray, classes: Array) -> Array | None:
-        """Return which rows are accepted (n,); None if it is those whose set has one class."""
-        if self.acceptance is None and self.keep_top:
-            return None
-        top = _kernels.top_classes(block.rows)
+    def _with_accepted(self, starts: IntArray, classes: Array, rows: Array) -> PredictionSets:
+        """Return the sets that a kernel has computed, with which of these rows are accepted."""
+        accepted = None  # the sets with one class
         if self.acceptance is not None:
-            return self.acceptance.is_accepted(top, self.scoring.top_scores(block, top))
-        first = np.append(classes, 0)[np.cumsum(sizes) - sizes]
-        return (sizes == 1) & (first == top)
+            top = _kernels.top_classes(rows)
+            accepted = self.acceptance.is_accepted(top, self.scoring.top_scores(rows, top))
+        elif not self.keep_top and len(starts) == 2:  # one row at a time must be fast
+            accepted = np.array([len(classes) == 1 and classes[0] == _kernels.top_classes(rows)[0]])
+        elif not self.keep_top:
+            accepted = starts[1:] - starts[:-1] == 1
+            top = _kernels.top_classes(rows)[accepted]
+            accepted[accepted] = classes[starts[:-1][accepted]] == top
+        return PredictionSets.from_csr(starts, classes, rows.shape[1], self.class_names, accepted)
 
     @cached_property
     def _ready(self) -> Callable[[Array, Array | None], tuple[IntArray, Array]]:
@@ -238,7 +240,7 @@ class SetRule:
             coverage = self._coverage(block, appearances)
         if self.acceptance is None:
             return coverage
-        scores = self.scoring.top_scores(block, coverage.top_classes)
+        scores = self.scoring.top_scores(block.rows, coverage.top_classes)
         accepted = self.acceptance.is_accepted(coverage.top_classes, scores)
         return coverage._replace(is_accepted=accepted)
 
@@ -258,9 +260,9 @@ class SetRule:
         sizes, classes = _kernels.prediction_sets(
             kernel, block.rows, draws, self.thresholds, **self._options
         )
-        accepted = self._accepted(block, sizes, classes)
-        n_classes = block.rows.shape[1]
-        return PredictionSets.from_sizes(sizes, classes, n_classes, self.class_names, accepted)
+        starts = np.zeros(len(sizes) + 1, dtype=np.int64)
+        np.cumsum(sizes, out=starts[1:])
+        return self._with_accepted(starts, classes, block.rows)
 
     def _coverage(self, block: Block, appearances: IntArray | None) -> Coverage:
         assert block.labels is not None
