@@ -54,7 +54,7 @@ def test_sets_are_sorted_as_by_hand(predictor, data, top, with_probabilities):
 
 
 def test_logits_are_listed_by_their_softmax_with_the_temperature(data, monkeypatch):
-    monkeypatch.setattr("evencover.output.writers.SLICE_ELEMENTS", 50)  # several slices
+    monkeypatch.setattr("evencover.predictors.rule.SLICE_ELEMENTS", 50)  # several slices
     logits = np.random.default_rng(0).normal(size=(80, K)) * 3
     fitted = StandardPredictor(alpha=0.05, from_logits=True, temperature=2.0)
     fitted.fit(logits, np.arange(80) % K)

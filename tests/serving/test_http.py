@@ -23,6 +23,12 @@ def test_sets_are_those_of_predict_set(client, data, fitted, ids):
     assert found["sets"] == sets.to_lists()
     assert found["names"] == sets.to_lists(names=True)
     assert found["sizes"] == sets.sizes.tolist()
+    assert found["accepted"] == sets.accepted.tolist()
+    n_accepted = sum(found["accepted"])
+    assert 0 < n_accepted < 300
+    assert f"evencover_accepted_rows_total {n_accepted}.0" in client.get("/metrics").text
+    for members, values, row in zip(sets, found["probabilities"], given["rows"], strict=True):
+        assert values == pytest.approx(np.array(row)[members], rel=1e-5)
     assert found["model"] == client.get("/healthz").json()["model"]
 
 
@@ -92,7 +98,11 @@ def test_a_model_of_logits_refuses_probabilities(data, serve, tmp_path):
         ]
         assert [answer.status_code for answer in answers] == [422, 422]
         assert "Got probabilities" in answers[0].json()["error"]
-    assert client.post("/v1/sets", json={"rows": logits[one].tolist()}).status_code == 200
+    found = client.post("/v1/sets", json={"rows": logits[one].tolist()}).json()
+    [values], [members] = found["probabilities"], found["sets"]
+    assert values == pytest.approx(data.rows[one][0, members], rel=1e-5)
+    nothing = client.post("/v1/sets", json={"rows": []}).json()
+    assert nothing["accepted"] == nothing["probabilities"] == []
     assert "logits" in client.get("/openapi.json").text
 
 

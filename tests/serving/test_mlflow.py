@@ -41,6 +41,7 @@ def test_saved_and_loaded_it_gives_the_same_sets(data, tmp_path):
         sets = fitted.predict_set(data.rows, ids=own)
         assert [list(each) for each in found["set"]] == sets.to_lists(names=True)
         np.testing.assert_array_equal(found["size"], sets.sizes)
+        np.testing.assert_array_equal(found["accepted"], sets.accepted)
     assert flavour.load_model(tmp_path / "model").predict_set(data.rows) == fitted.predict_set(
         data.rows
     )
@@ -58,6 +59,7 @@ def test_the_signature_has_lists_and_is_enforced(data, tmp_path):
     assert loaded.metadata.signature == flavour.signature(fitted)
     assert "Array(double)" in str(loaded.metadata.signature.inputs)
     assert "Array(long)" in str(loaded.metadata.signature.outputs)
+    assert loaded.metadata.signature.outputs.input_names() == ["set", "size", "accepted"]
     with pytest.raises(mlflow.exceptions.MlflowException):
         loaded.predict(pd.DataFrame({"other": [1.0]}))
 

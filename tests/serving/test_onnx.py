@@ -46,17 +46,17 @@ def made(method, score, **parameters):
 
 
 def n_different(found, sets):
-    """Memberships that differ; sizes and listed classes must say the same as membership."""
-    membership, sizes, classes, valid = found
+    """Memberships that differ; if none does, the other outputs must be those of the sets, too."""
+    membership, sizes, classes, valid, accepted = found
     assert valid.all()
     np.testing.assert_array_equal(sizes, membership.sum(axis=1))
-    listed = np.arange(membership.shape[1]) < sizes[:, None]
-    assert (classes[~listed] == -1).all()
-    again = np.zeros_like(membership)
-    rows = np.repeat(np.arange(len(sizes)), sizes)
-    again[rows, classes[listed]] = True
-    np.testing.assert_array_equal(again, membership)
-    return int((membership != sets.to_mask()).sum())
+    is_listed = np.arange(membership.shape[1]) < sizes[:, None]
+    assert (classes[~is_listed] == -1).all()
+    n_wrong = int((membership != sets.to_mask()).sum())
+    if n_wrong == 0:
+        np.testing.assert_array_equal(classes[is_listed], sets.indices)
+        np.testing.assert_array_equal(accepted, sets.accepted)
+    return n_wrong
 
 
 def variants(method, score):
@@ -119,12 +119,18 @@ def test_ties_and_types(simulate, tmp_path, score, dtype, ties):
     fitted = ClasswisePredictor(score=score, alpha=0.2).fit(rows[:300], labels[:300])
     graph = exported(fitted, tmp_path / "sets.onnx", dtype=dtype)
     found = graph.run(None, {"rows": rows[300:], **onnx_inputs(fitted, rows[300:])})
-    sets = fitted.predict_set(rows[300:])
-    assert n_different(found, sets) == 0
-    for row in range(400):  # the most probable first, equal ones by index
-        members = sets[row]
-        order = members[np.argsort(-rows[300 + row, members].astype(float), kind="stable")]
-        assert found[2][row, : len(order)].tolist() == order.tolist()
+    assert n_different(found, fitted.predict_set(rows[300:])) == 0
+
+
+@pytest.mark.parametrize("score", ["softmax", "aps"])
+def test_unequal_logits_of_equal_probability_are_listed_in_their_order(tmp_path, score):
+    logits = np.random.default_rng(1).normal(size=(50, K)) * 3000  # probabilities of 0 and 1
+    fitted = ClasswisePredictor(score=score, from_logits=True).fit(logits, np.arange(50) % K)
+    graph = exported(fitted, tmp_path / "sets.onnx", dtype="float64")
+    found = graph.run(None, {"rows": logits, **onnx_inputs(fitted, logits)})
+    assert (found[1] == K).all()  # too few rows for thresholds
+    np.testing.assert_array_equal(found[2], np.argsort(-logits, axis=1))
+    assert n_different(found, fitted.predict_set(logits)) == 0
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 257, size(short=300, deep=5000)])
@@ -187,6 +193,8 @@ def test_a_bad_row_is_marked_and_spoils_no_other(simulate, tmp_path, logits):
     same = ~np.array(is_bad)
     same[11] = not logits
     np.testing.assert_array_equal(found[0][same], whole[0][same])
+    np.testing.assert_array_equal(found[4][same], whole[4][same])
+    assert not found[4][is_bad].any()
     for row in np.flatnonzero(is_bad):
         with pytest.raises(InputError):
             fitted.predict_set(spoilt[[row]])
@@ -239,7 +247,7 @@ def test_appended_to_a_classifier(tmp_path, score, opset):
     np.testing.assert_array_equal(found[0], new)
     assert n_different(found[1:], fitted.predict_set(new)) == 0
     assert [each.name for each in graph.get_outputs()] == [
-        *("scores", "membership", "sizes", "classes", "valid")
+        *("scores", "membership", "sizes", "classes", "valid", "accepted")
     ]
 
 

@@ -26,7 +26,7 @@ def tensors(sets):
     def padded(rows, fill):
         return [each + [fill] * (sets.n_classes - len(each)) for each in rows]
 
-    return sets.sizes.tolist(), padded(lists, -1), padded(labels, "")
+    return sets.sizes.tolist(), padded(lists, -1), padded(labels, ""), sets.accepted.tolist()
 
 
 # Triton's client ----------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def triton(start):
 
 
 def ask(http, client, rows, ids=None, *, binary_in, binary_out, reads="probabilities", **more):
-    """Send rows as tensors; return the sizes, classes and labels."""
+    """Send rows as tensors; return the sizes, classes, labels and what is accepted."""
     kind = "FP32" if rows.dtype == np.float32 else "FP64"
     inputs = [http.InferInput(reads, rows.shape, kind)]
     inputs[0].set_data_from_numpy(rows, binary_data=binary_in)
@@ -48,14 +48,15 @@ def ask(http, client, rows, ids=None, *, binary_in, binary_out, reads="probabili
         kind = "INT64" if ids.dtype == np.int64 else "BYTES"
         inputs.append(http.InferInput("ids", ids.shape, kind))
         inputs[1].set_data_from_numpy(ids, binary_data=binary_in)
-    wanted = ("sizes", "classes", "labels")
+    wanted = ("sizes", "classes", "labels", "accepted")
     outputs = [http.InferRequestedOutput(name, binary_data=binary_out) for name in wanted]
     outputs = None if binary_out is None else outputs
     answer = client.infer("model", inputs, outputs=outputs, headers={**BEARER}, **more)
-    sizes, classes, labels = (answer.as_numpy(name) for name in wanted)
+    sizes, classes, labels, accepted = (answer.as_numpy(name) for name in wanted)
     assert sizes.dtype == classes.dtype == np.int64
+    assert accepted.dtype == bool
     texts = [[t.decode() if isinstance(t, bytes) else t for t in row] for row in labels.tolist()]
-    return answer, (sizes.tolist(), classes.tolist(), texts)
+    return answer, (sizes.tolist(), classes.tolist(), texts, accepted.tolist())
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -90,6 +91,7 @@ def test_tritons_client_finds_the_server_and_the_model(triton):
         {"name": "sizes", "datatype": "INT64", "shape": [-1]},
         {"name": "classes", "datatype": "INT64", "shape": [-1, K]},
         {"name": "labels", "datatype": "BYTES", "shape": [-1, K]},
+        {"name": "accepted", "datatype": "BOOL", "shape": [-1]},
     ]
     rows = np.full((1, K), 1 / K)
     answer, _ = ask(http, client, rows, binary_in=True, binary_out=True, model_version=version)
@@ -106,9 +108,10 @@ def test_the_classes_are_those_of_the_onnx_export(triton, data, fitted, tmp_path
 
     rows = data.rows[300:].astype(np.float32)
     session = onnxruntime.InferenceSession(to_onnx(fitted, tmp_path / "sets.onnx"))
-    graph = session.run(["sizes", "classes"], {"rows": rows, **onnx_inputs(fitted, rows)})
-    _, (sizes, classes, _) = ask(*triton, rows, binary_in=True, binary_out=True)
-    assert [sizes, classes] == [each.tolist() for each in graph]
+    outputs = ["sizes", "classes", "accepted"]
+    graph = session.run(outputs, {"rows": rows, **onnx_inputs(fitted, rows)})
+    _, (sizes, classes, _, accepted) = ask(*triton, rows, binary_in=True, binary_out=True)
+    assert [sizes, classes, accepted] == [each.tolist() for each in graph]
 
 
 # JSON ---------------------------------------------------------------------------------------------
@@ -123,10 +126,12 @@ def request(rows, datatype="FP64", data=None, **more):
 
 def test_outputs_are_chosen_and_data_may_be_nested(client, data, fitted):
     rows = data.rows[300:304]
-    _, classes, labels = tensors(fitted.predict_set(rows))
+    _, classes, labels, accepted = tensors(fitted.predict_set(rows))
     found = client.post(INFER, json=request(rows)).json()
-    assert [each["name"] for each in found["outputs"]] == ["sizes", "classes", "labels"]
+    names = [output["name"] for output in found["outputs"]]
+    assert names == ["sizes", "classes", "labels", "accepted"]
     assert found["outputs"][2]["data"] == np.ravel(labels).tolist()
+    assert found["outputs"][3]["data"] == accepted
     assert found["model_name"] == "model"
     assert "id" not in found
     chosen = request(rows, data=rows.tolist(), outputs=[{"name": "classes"}], id="x")
@@ -153,7 +158,7 @@ def test_models_of_logits(serve, data, tmp_path):
     asked = request(logits[300:])
     asked["inputs"][0]["name"] = "logits"
     found = client.post("/v2/models/logits/infer", json=asked).json()
-    sizes, _, labels = tensors(fitted.predict_set(logits[300:]))
+    sizes, _, labels, _ = tensors(fitted.predict_set(logits[300:]))
     assert found["outputs"][0]["data"] == sizes
     assert found["outputs"][2]["data"] == np.ravel(labels).tolist()  # the indices: it has no names
 

@@ -53,7 +53,8 @@ def test_names_types_and_shapes_are_those_of_the_graphs(repository):
         assert [tensor.name for tensor in config.input] == [i.name for i in session.get_inputs()]
         for tensor in (*config.input, *config.output):
             assert of_tensor(tensor, DataType) == graph[tensor.name]
-    assert {tensor.name for tensor in configs["sets"].output} >= {"sizes", "classes", "valid"}
+    outputs = {tensor.name for tensor in configs["sets"].output}
+    assert outputs == {"sizes", "classes", "accepted", "valid"}
 
 
 def test_the_steps_of_the_ensemble_give_the_sets(repository):
@@ -83,6 +84,7 @@ def test_the_steps_of_the_ensemble_give_the_sets(repository):
     assert tensors["sizes"][0][:, 0].tolist() == sets.sizes.tolist()
     lists = [[c for c in row if c >= 0] for row in tensors["classes"][0].tolist()]
     assert lists == sets.to_lists()
+    assert tensors["accepted"][0][:, 0].tolist() == sets.accepted.tolist()
     assert tensors["valid"][0].all()
     covered = np.mean([y in each for y, each in zip(labels, lists, strict=True)])
     assert 0.85 < covered < 0.95

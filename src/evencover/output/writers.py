@@ -16,7 +16,6 @@ from typing import IO, Any
 
 import numpy as np
 
-from evencover._kernels.reference import probabilities as probabilities_of
 from evencover.arrays import Array, FloatArray, IntArray, import_pyarrow, to_numpy
 from evencover.data.source import Block
 from evencover.engine.blocks import map_source
@@ -26,11 +25,8 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import align_to_calibration
 from evencover.predictors.rule import SetRule
 from evencover.sets import PredictionSets
-from evencover.sizes import at_once
 from evencover.taxonomy import Taxonomy
 from evencover.validation import flag, whole_number
-
-SLICE_ELEMENTS = at_once(1 << 18)  # rows of logits are converted in slices
 
 
 @dataclass(frozen=True)
@@ -119,21 +115,9 @@ class RuleAndListing:
         is_listed = rank < counts[rows]
         rows, classes = rows[is_listed], classes[is_listed]
         wanted = listing.with_probabilities
-        values = self._probabilities(block.rows, rows, classes) if wanted else None
-        return ListedSets(sizes, counts, classes, sets.n_classes, values)
-
-    def _probabilities(self, numbers: Array, rows: IntArray, classes: Array) -> FloatArray:
-        """Return the probabilities of these classes in these ascending rows."""
         scoring = self.rule.scoring
-        if not scoring.logits:
-            return numbers[rows, classes].astype(np.float64)
-        values = np.empty(len(rows))
-        step = max(1, SLICE_ELEMENTS // numbers.shape[1])
-        for start in range(0, len(numbers), step):
-            in_slice = slice(*np.searchsorted(rows, [start, start + step]))
-            p = probabilities_of(numbers[start : start + step], **scoring.options)
-            values[in_slice] = p[rows[in_slice] - start, classes[in_slice]]
-        return values
+        values = scoring.probabilities(block.rows, rows, classes) if wanted else None
+        return ListedSets(sizes, counts, classes, sets.n_classes, values)
 
 
 def check_sets_format(path: str | os.PathLike[str]) -> None:

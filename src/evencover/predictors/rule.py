@@ -12,6 +12,7 @@ import numpy as np
 
 from evencover import _kernels
 from evencover._kernels import NO_DRAWS, BadRow, Coverage, Draws
+from evencover._kernels.reference import SLICE_ELEMENTS, probabilities
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
 from evencover.errors import InputError
@@ -102,6 +103,18 @@ class BoundScore:
     def top_scores(self, rows: Array, top_classes: IntArray) -> FloatArray:
         """Compute softmax scores of the most probable classes (n,), whatever the score."""
         return _kernels.true_label_scores(SOFTMAX, rows, NO_DRAWS, top_classes, **self.options)
+
+    def probabilities(self, rows: Array, indices: IntArray, classes: Array) -> FloatArray:
+        """Return the probability of each of these classes in the row at its ascending index."""
+        if not self.logits:
+            return rows[indices, classes].astype(np.float64)
+        values = np.empty(len(indices))
+        step = max(1, SLICE_ELEMENTS // max(1, rows.shape[1]))
+        for start in range(0, len(rows), step):
+            in_slice = slice(*np.searchsorted(indices, [start, start + step]))
+            p = probabilities(rows[start : start + step], **self.options)
+            values[in_slice] = p[indices[in_slice] - start, classes[in_slice]]
+        return values
 
     def predictions(self, block: Block) -> tuple[Array, ...]:
         """Return the softmax scores of the predictions (n,), their classes, if right, and keys."""

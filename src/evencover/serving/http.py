@@ -10,9 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import evencover
+from evencover.arrays import Array
 from evencover.errors import InputError, needs, one_line
 from evencover.monitoring.database import StateError
 from evencover.monitoring.drift import SIZE_EDGES
@@ -77,7 +81,8 @@ def openapi(model: dict[str, Any], limits: Limits) -> dict[str, Any]:
     from msgspec.json import schema_components
 
     counts = [(name, int) for name in ("counted", "corrected", "repeated", "waiting")]
-    sets: list[Any] = [("sets", list[list[int]]), ("sizes", list[int]), ("model", str)]
+    sets: list[Any] = [("sets", list[list[int]]), ("sizes", list[int]), ("accepted", list[bool])]
+    sets += [("probabilities", list[list[float]]), ("model", str)]
     sets.append(("names", list[list[str]] | None, None))
     answers = {
         "/v1/sets": defstruct("SetsAnswer", sets),
@@ -138,6 +143,7 @@ class Metrics:
             Histogram, "set_size", "Classes in a set.", buckets=(SIZE_EDGES[1:] - 1).tolist()
         )
         self.empty = add(Counter, "empty_sets", "Sets without a class.")
+        self.accepted = add(Counter, "accepted_rows", "Rows that need no review.")
         self.queued = add(Gauge, "queued_rows", "Rows that wait to be recorded.")
         self.dropped = add(Gauge, "dropped_rows", "Rows that were not recorded.")
         self.expired = add(Gauge, "expired_rows", "Rows that were removed without a label.")
@@ -158,6 +164,7 @@ class Metrics:
         """Count sets that were computed."""
         self.rows.inc(len(sets))
         self.empty.inc(int((sets.sizes == 0).sum()))
+        self.accepted.inc(int(sets.accepted.sum()))
         for size in sets.sizes.tolist():
             self.sizes.observe(size)
 
@@ -349,13 +356,18 @@ class Application:
         def compute(body: bytes) -> Any:
             _require_json(request)
             loaded = self.service.now
-            sets = self.service.sets(read_rows(body, "/v1/sets", self.limits), loaded)
+            rows = read_rows(body, "/v1/sets", self.limits)
+            sets = self.service.sets(rows, loaded)
             self.metrics.count(sets)
             name_bytes = int(loaded.name_bytes[sets.indices].sum())
-            self.limits.check_answer(8 * len(sets.indices) + name_bytes)
-            names = {} if sets.class_names is None else {"names": sets.to_lists(names=True)}
-            lists = {"sets": sets.to_lists(), **names, "sizes": sets.sizes.tolist()}
-            return _encoded(lists | {"model": loaded.version})
+            self.limits.check_answer(20 * len(sets.indices) + 10 * len(sets) + name_bytes)
+            answer = {"sets": sets.to_lists()}
+            if sets.class_names is not None:
+                answer["names"] = sets.to_lists(names=True)
+            assert rows.rows is not None
+            answer["probabilities"] = _probabilities(loaded, rows.rows, sets)
+            answer |= {"sizes": sets.sizes.tolist(), "accepted": sets.accepted.tolist()}
+            return _encoded(answer | {"model": loaded.version})
 
         return await self._compute(request, compute)
 
@@ -456,6 +468,14 @@ async def _in_time(awaitable: Any, seconds: float) -> Any:
         return await asyncio.wait_for(awaitable, seconds)
     except TimeoutError:
         raise StateError(f"The state did not answer in {seconds:g} seconds.") from None
+
+
+def _probabilities(loaded: Loaded, rows: Array, sets: PredictionSets) -> list[list[float]]:
+    """Return the probabilities of the sets' classes, with six digits."""
+    row_of_class = np.repeat(np.arange(len(sets)), sets.sizes)
+    values = loaded.rule.scoring.probabilities(rows, row_of_class, sets.indices)
+    rounded = [float(f"{value:.6g}") for value in values.tolist()]
+    return [rounded[start:stop] for start, stop in pairwise(sets.indptr.tolist())]
 
 
 def _require_json(request: Any) -> None:

@@ -5,7 +5,8 @@
     mlflow.pyfunc.load_model(uri).predict(frame)        # or sets.load_model(folder): the predictor
 
 A row is a list of numbers in the column `probabilities` (`logits`, if the model was calibrated with
-them), with its id, if it has one, in the column `id`; its set comes back as a list.
+them), with its id, if it has one, in the column `id`. Its set comes back as a list, with its size
+and whether its most probable class can be accepted without a review.
 """
 
 from __future__ import annotations
@@ -41,7 +42,13 @@ def signature(predictor: BasePredictor) -> Any:
                 ColSpec(DataType.string, "id", required=False),
             ]
         ),
-        Schema([ColSpec(Array(member), "set"), ColSpec(DataType.long, "size")]),
+        Schema(
+            [
+                ColSpec(Array(member), "set"),
+                ColSpec(DataType.long, "size"),
+                ColSpec(DataType.boolean, "accepted"),
+            ]
+        ),
     )
 
 
@@ -91,7 +98,7 @@ class SetsModel:
         self.predictor = predictor
 
     def predict(self, model_input: Any, params: Any = None) -> Any:
-        """Return a frame with the columns `set` and `size`, one row for each of the input's."""
+        """Return a frame with the columns `set`, `size` and `accepted`, one row per input row."""
         import pandas as pd
 
         if isinstance(model_input, pd.DataFrame):
@@ -104,8 +111,7 @@ class SetsModel:
         else:
             rows, ids = model_input, None
         sets = self.predictor.predict_set(rows, ids=ids)
-        members = sets.to_lists(names=self.predictor.class_names_ is not None)
-        return pd.DataFrame({"set": members, "size": sets.sizes})
+        return sets.to_pandas()
 
 
 def _column(predictor: BasePredictor) -> str:

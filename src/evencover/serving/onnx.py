@@ -215,6 +215,10 @@ def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[st
     if rule.scoring.score.base.is_random:
         u = Symbol(graph, "uniform", "float64").as_column()
     sorted_p, classes = graph.in_order(p, n_classes)
+    order = classes
+    if rule.scoring.logits:  # unequal ones may have equal probabilities
+        _, order = graph.in_order(where(valid, numbers, 0.0), n_classes)
+    top_class = graph.add("Gather", order, np.array([0]), kind="int64", axis=1)
     first, _ = graph.in_order(p, 1)
     rank = graph.row(1, n_classes + 1)
     formula = rule.scoring.score.base.kernel
@@ -232,14 +236,19 @@ def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[st
         position = Position(p, p, rank, first, every, u)
         membership = _is_member(graph, rule, formula.function(position), every)
     if rule.keep_top:
-        _, top_class = graph.in_order(numbers, 1)
         membership = membership | (graph.row(0, n_classes) == top_class)
     sizes = graph.sum(membership.cast("int64"))
+    if rule.acceptance is None:
+        accepted = (sizes == 1) & graph.take_along(membership, top_class)
+    else:
+        limits_of_top = graph.take(rule.acceptance.limits, top_class)
+        accepted = 1.0 - graph.take_along(p, top_class) <= limits_of_top
     return {
         "membership": membership,
         "sizes": graph.add("Squeeze", sizes, np.array([1]), kind="int64"),
-        "classes": _listed(graph, membership, sizes, classes, n_classes),
+        "classes": _listed(graph, membership, sizes, order, n_classes),
         "valid": graph.add("Squeeze", valid, np.array([1]), kind="bool"),
+        "accepted": graph.add("Squeeze", accepted & valid, np.array([1]), kind="bool"),
     }
 
 
@@ -254,13 +263,13 @@ def _is_member(graph: Graph, rule: SetRule, scores: Any, classes: Any) -> Any:
     return scores <= limit
 
 
-def _listed(graph: Graph, membership: Any, sizes: Any, classes: Any, n_classes: int) -> Any:
-    """List the members in the order of `classes`, then -1."""
+def _listed(graph: Graph, membership: Any, sizes: Any, order: Any, n_classes: int) -> Any:
+    """List the members in this order of the classes, then -1."""
     column = graph.row(0, n_classes)
-    inside = graph.take_along(membership, classes)
+    inside = graph.take_along(membership, order)
     weight: Any = where(inside, 2 * n_classes - column, n_classes - column)
-    _, order = graph.in_order(weight, n_classes)
-    members = graph.take_along(classes, order)
+    _, members_first = graph.in_order(weight, n_classes)
+    members = graph.take_along(order, members_first)
     return where(column < sizes, members, -1)
 
 
@@ -300,7 +309,13 @@ def _exp_nonpositive(graph: Graph, x: Any) -> Any:
 
 OPSET, IR_VERSION, LEAST_OPSET = 17, 8, 13
 TYPES = ("float32", "float64", "float16")
-OUTPUTS = {"membership": "bool", "sizes": "int64", "classes": "int64", "valid": "bool"}
+OUTPUTS = {
+    "membership": "bool",
+    "sizes": "int64",
+    "classes": "int64",
+    "valid": "bool",
+    "accepted": "bool",
+}
 
 
 def to_onnx(
@@ -317,8 +332,9 @@ def to_onnx(
     The input `rows` (N, K) takes probabilities, or logits if the predictor was calibrated on them.
     The outputs are `membership` (N, K), whether a class is in the row's set; `sizes` (N,);
     `classes` (N, K), the most probable first, then -1; `valid` (N,), false where `predict_set`
-    rejects the row, or divides it by its sum because its numbers were rounded. A graph of logits
-    cannot reject probabilities: `valid` is true for them.
+    rejects the row, or divides it by its sum because its numbers were rounded; `accepted` (N,), as
+    in `PredictionSets`, and false where `valid` is. A graph of logits cannot reject probabilities:
+    `valid` is true for them.
 
     The graph computes in float64 and 64-bit fixed point, so its sets are identical to those of
     `predict_set`. Randomized scores have an input `uniform` and ``exact=True`` has `draw`, one

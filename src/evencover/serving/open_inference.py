@@ -33,7 +33,8 @@ SERVER = {"name": "evencover", "extensions": ["binary_tensor_data"]}
 INTEGER = np.dtype("<i8")
 NUMBERS: dict[str, Any] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
 IDS: dict[str, Any] = {"BYTES": None, "INT64": INTEGER}
-OUTPUTS = {"sizes": "INT64", "classes": "INT64", "labels": "BYTES"}
+OUTPUTS = {"sizes": "INT64", "classes": "INT64", "labels": "BYTES", "accepted": "BOOL"}
+PER_CLASS = ("classes", "labels")  # outputs of shape (N, K); others have one value per row
 
 
 def metadata(model: dict[str, Any]) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def metadata(model: dict[str, Any]) -> dict[str, Any]:
     n_classes = model["n_classes"]
     inputs = [_tensor(model["reads"], "FP32", [-1, n_classes]), _tensor("ids", "BYTES", [-1])]
     outputs = [
-        _tensor(name, datatype, [-1] if name == "sizes" else [-1, n_classes])
+        _tensor(name, datatype, [-1, n_classes] if name in PER_CLASS else [-1])
         for name, datatype in OUTPUTS.items()
     ]
     described = {"name": model["name"], "versions": [model["model"]], "platform": "evencover"}
@@ -189,8 +190,9 @@ def _read_texts(data: bytes) -> list[str] | None:
 def answer_bytes(sets: PredictionSets, wanted: Wanted, name_bytes: IntArray) -> int:
     """Return about the size of a response, which has K values for every row."""
     n_values = len(sets) * sets.n_classes
-    sizes = {"sizes": 8 * len(sets), "classes": 8 * n_values, "labels": 4 * n_values}
-    sizes["labels"] += int(name_bytes[sets.indices].sum())
+    label_bytes = 4 * n_values + int(name_bytes[sets.indices].sum())
+    per_row = dict.fromkeys(OUTPUTS, 8 * len(sets))
+    sizes = per_row | {"classes": 8 * n_values, "labels": label_bytes}
     return sum(sizes[output] for output in wanted.outputs)
 
 
@@ -204,7 +206,7 @@ def write(
     """
     tensors, tail = [], []
     for output, is_binary in wanted.outputs.items():
-        values: Any = sets.sizes.astype(INTEGER) if output == "sizes" else _classes(sets)
+        values: Any = _values(sets, output)
         tensor = _tensor(output, OUTPUTS[output], list(values.shape))
         if output == "labels":
             names = [*(sets.class_names or map(str, range(sets.n_classes))), ""]  # -1 is the last
@@ -223,7 +225,12 @@ def write(
     return b"".join([text, *tail]), "application/octet-stream", (length,)
 
 
-def _classes(sets: PredictionSets) -> Array:
+def _values(sets: PredictionSets, output: str) -> Array:
+    """Return an output as an array; of labels, the classes that they name."""
+    if output == "accepted":
+        return sets.accepted
+    if output == "sizes":
+        return sets.sizes.astype(INTEGER)
     classes = np.full((len(sets), sets.n_classes), -1, dtype=INTEGER)
     classes[np.arange(sets.n_classes) < sets.sizes[:, None]] = sets.indices
     return classes
