@@ -19,7 +19,9 @@ import hashlib
 import io
 import json
 import re
+import subprocess
 import tarfile
+import urllib.parse
 import urllib.request
 import zipfile
 from collections import Counter, defaultdict
@@ -138,7 +140,7 @@ class Package(NamedTuple):
     name: str
     version: str
     sha256: str
-    url: str
+    path: str  #: below the address that the registry's own client uses; of PyPI, the file's name
 
 
 def label(package: Package, path: str, extensions: dict[str, str]) -> str | None:
@@ -176,11 +178,39 @@ def read_packages() -> list[Package]:
         return [Package(**row) for row in csv.DictReader(file)]
 
 
+@cache
+def registry_address(registry: str) -> str:
+    """Ask the registry's own client (apt-get, npm, pip) for the address that it uses."""
+    if registry == "pypi":
+        from pip._internal.models.index import PyPI
+
+        return f"{PyPI.simple_url}/"
+    command = {
+        "debian": ["apt-get", "indextargets", "--format", "$(REPO_URI)"],
+        "npm": ["npm", "config", "get", "registry"],
+    }[registry]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return min(printed.split(), key=len)  # not that of security updates
+
+
+def address(package: Package) -> str:
+    """Return the address of an archive."""
+    base = registry_address(package.registry)
+    if package.registry != "pypi":
+        return base + package.path
+    page = f"{base}{package.name}/"
+    with urllib.request.urlopen(page, timeout=180) as response:
+        links = re.findall(r'href="([^"#]+)', response.read().decode())
+    link = next(link for link in links if link.rsplit("/", 1)[-1] == package.path)
+    return urllib.parse.urljoin(page, link)
+
+
 def download(package: Package, folder: Path) -> Path:
     """Download an archive unless the folder has it, and check its digest."""
-    archive = folder / f"{package.registry}-{package.sha256[:16]}-{package.url.rsplit('/', 1)[-1]}"
+    name = package.path.rsplit("/", 1)[-1]
+    archive = folder / f"{package.registry}-{package.sha256[:16]}-{name}"
     if not archive.exists():
-        with urllib.request.urlopen(package.url, timeout=180) as response:
+        with urllib.request.urlopen(address(package), timeout=180) as response:
             archive.write_bytes(response.read())
     if hashlib.sha256(archive.read_bytes()).hexdigest() != package.sha256:
         raise SystemExit(f"{archive} does not have the digest of {PACKAGES.name}; delete it.")

@@ -66,9 +66,8 @@ def digest(case: tuple[Any, ...]) -> str:
     rows, labels = data(1, 700, dtype, logits)
     new, _ = data(2, 150, dtype, logits)
     ids = [f"row {row}" for row in range(700)] if with_ids else None
-    model = make_predictor(
-        method, alpha=alpha, score=make_score(score), exact=exact, from_logits=logits, **own
-    )
+    parameters = {"alpha": alpha, "exact": exact, "keep_top": False, "from_logits": logits, **own}
+    model = make_predictor(method, score=make_score(score), **parameters)
     model.fit(rows, labels, ids=ids)
     sets = model.predict_set(new, ids=None if ids is None else ids[:150])
     found = hashlib.blake2b(digest_size=8)

@@ -31,6 +31,7 @@ def read_back(path):
 def from_cells(record):
     """Names are separated by bars; a bar or a backslash within one has a backslash before it."""
     record["size"] = int(record["size"])
+    record["accepted"] = {"true": True, "false": False}[record["accepted"]]
     record["set"] = list(map(int, record["set"].split()))
     if "names" in record:
         parts = re.findall(r"(?:[^|\\]|\\.)+", record["names"], re.DOTALL)
@@ -43,7 +44,8 @@ def from_cells(record):
 def read_npz(path):
     with np.load(path, allow_pickle=False) as file:
         cut = file["indptr"][1:-1]
-        columns = {"size": file["size"], "set": np.split(file["indices"], cut)}
+        columns = {"size": file["size"], "accepted": file["accepted"]}
+        columns = columns | {"set": np.split(file["indices"], cut)}
         if "class_names" in file:
             columns["names"] = [file["class_names"][members] for members in columns["set"]]
         if "probabilities" in file:

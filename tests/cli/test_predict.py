@@ -51,7 +51,7 @@ def test_the_most_probable_class_comes_first(predict, rows):
     assert table["names"] == sets.to_lists(names=True)
     for members, p in zip(table["set"], rows, strict=True):
         assert members == sorted(members, key=lambda y, p=p: (-p[y], y))
-    assert set(table) == {"size", "set", "names"}
+    assert set(table) == {"size", "accepted", "set", "names"}
     assert said.startswith(f"sets.parquet: 300 sets, {sets.sizes.mean():.2f} classes on average")
 
 

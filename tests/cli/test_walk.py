@@ -33,6 +33,7 @@ def test_the_whole_walk_begins_and_ends_in_a_real_shell(folder, data, run):
         "set": sets.to_lists(),
         "names": sets.to_lists(names=True),
         "size": sets.sizes.tolist(),
+        "accepted": sets.accepted.tolist(),
     }
 
 

@@ -169,7 +169,8 @@ def test_several_levels_are_several_studies(make_grid):
 
 def test_the_study_has_the_costs_of_compare(make_grid, data):
     study = run(make_grid(sampling="balanced", n_avg=[10], scores=["softmax"], exact=False))
-    methods = ["standard", "classwise", "clustered"]
+    names = ["standard", "classwise", "clustered"]
+    methods = [make_predictor(name, keep_top=False) for name in names]
     found = compare(
         *data, methods=methods, scores=["softmax"], calibration_sizes=10, n_splits=3,
         random_state=SEED,

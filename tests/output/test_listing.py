@@ -96,6 +96,7 @@ def test_every_format_holds_everything(tmp_path, predictor, data, ending, ids):
     records = read_back(path)
     assert [record["set"] for record in records] == [each[0] for each in expected]
     assert [record["size"] for record in records] == sets.sizes.tolist()
+    assert [record["accepted"] for record in records] == sets.accepted.tolist()
     assert [record["names"] for record in records] == [[NAMES[y] for y in e[0]] for e in expected]
     for record, (_, values) in zip(records, expected, strict=True):
         np.testing.assert_allclose(record["probabilities"], values, rtol=1e-5)

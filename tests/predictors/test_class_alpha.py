@@ -363,7 +363,7 @@ def test_the_numpy_kernels_give_the_same_sets(method, score, exact):
     draws = rule.scoring.draws(block, exact=rule.is_randomized)
     formula, options = rule.scoring.score.base.kernel, rule.scoring.options
     sizes, classes = reference.prediction_sets(
-        formula, p, draws, rule.thresholds, keep_top=False, **options
+        formula, p, draws, rule.thresholds, keep_top=rule.keep_top, **options
     )
     sets = predictor.predict_set(p)
     assert sizes.tolist() == sets.sizes.tolist()

@@ -73,7 +73,7 @@ def test_interpolated_is_its_formula(data, score, tau):
     true = oracle.true_scores(matrix, data.labels)
     largest = {"softmax": 1, "aps": 1, "raps": 1 + 0.1 * 10, "saps": 1 + 0.2 * 11, "pas": 0}
     for alpha, meant in ALPHAS.items():
-        fitted = InterpolatedPredictor(alpha=alpha, score=score, tau=tau).fit(*data)
+        fitted = InterpolatedPredictor(alpha=alpha, score=score, tau=tau, keep_top=False).fit(*data)
         expected = oracle.interpolated_thresholds(
             true, data.labels, 12, meant, tau, largest[score.name]
         )
@@ -88,7 +88,7 @@ def test_rc3p_is_its_formula(data, score):
     predicted = oracle_matrix(score, data.rows, data.labels, RandomStream.SCORE)
     true = oracle.true_scores(matrix, data.labels)
     for alpha, meant in ALPHAS.items():
-        fitted = RC3PPredictor(alpha=alpha, score=score).fit(*data)
+        fitted = RC3PPredictor(alpha=alpha, score=score, keep_top=False).fit(*data)
         limits = oracle.rc3p_limits(
             true, oracle.true_scores(ranks, data.labels), data.labels, 12, meant
         )
@@ -108,7 +108,7 @@ def test_macro_is_its_formula(data, score):
     true = oracle.true_scores(matrix, data.labels)
     weights = oracle.macro_weights(data.labels, 12)
     for alpha, meant in ALPHAS.items():
-        fitted = MacroPredictor(alpha=alpha, score=score).fit(*data)
+        fitted = MacroPredictor(alpha=alpha, score=score, keep_top=False).fit(*data)
         threshold = oracle.macro_threshold(true, data.labels, 12, meant)
         assert fitted.thresholds_.tolist() == [threshold] * 12
         assert oracle.ascending(fitted.predict_set(data.rows)) == sets_within(
@@ -132,7 +132,7 @@ def test_fuzzy_is_its_formula(data, bandwidth):
     order = random_order(0, RandomStream.SPLIT, np.arange(260)).tolist()
     held_out, learning = order[:52], order[52:]
     for alpha, meant in ALPHAS.items():
-        fitted = FuzzyPredictor(alpha=alpha, bandwidth=bandwidth).fit(*data)
+        fitted = FuzzyPredictor(alpha=alpha, bandwidth=bandwidth, keep_top=False).fit(*data)
         limits = oracle.fuzzy_limits(
             [true[i] for i in learning], data.labels[learning], 12, bandwidth, meant
         )
@@ -259,7 +259,7 @@ def test_pas_with_equal_prevalences_is_softmax_and_classwise_always(data):
 @pytest.mark.parametrize("method", ["interpolated", "fuzzy", "macro", "grouped", "standard"])
 def test_the_set_is_where_the_p_value_exceeds_alpha(data, method, score):
     for alpha in ALPHAS:
-        fitted = make_predictor(method, alpha=alpha, score=score).fit(*data)
+        fitted = make_predictor(method, alpha=alpha, score=score, keep_top=False).fit(*data)
         mask = fitted.predict_set(data.rows).to_mask()
         assert (mask == (fitted.predict_p(data.rows) > alpha)).all()
 
@@ -269,7 +269,9 @@ def test_interpolated_p_values_are_the_levels_at_which_classes_leave(simulate, t
     rows, labels = simulate(70, 5, seed=2, long_tail=True)
     p = InterpolatedPredictor(tau=tau).fit(rows, labels).predict_p(rows[:10])
     for level in np.linspace(0.003, 0.997, 120):
-        fitted = InterpolatedPredictor(tau=tau, alpha=float(level)).fit(rows, labels)
+        fitted = InterpolatedPredictor(tau=tau, alpha=float(level), keep_top=False).fit(
+            rows, labels
+        )
         assert (fitted.predict_set(rows[:10]).to_mask() == (p > level)).all()
 
 
@@ -280,12 +282,16 @@ def test_rc3p_p_values_are_the_last_levels_that_hold_a_class(simulate):
     levels = [k * step for k in range(1, step.denominator)]
     last = np.zeros(p.shape)
     for level in levels:
-        mask = RC3PPredictor(alpha=level).fit(rows, labels).predict_set(rows).to_mask()
+        mask = (
+            RC3PPredictor(alpha=level, keep_top=False).fit(rows, labels).predict_set(rows).to_mask()
+        )
         last[mask] = float(level)
     seen = np.bincount(labels, minlength=6) > 0
     assert np.abs(last - p)[:, seen].max() <= float(step) + 1e-12
     assert (p[:, ~seen] == 1).all()
-    assert (RC3PPredictor().fit(rows, labels).predict_set(rows).to_mask() <= (p > 0.1)).all()
+    assert (
+        RC3PPredictor(keep_top=False).fit(rows, labels).predict_set(rows).to_mask() <= (p > 0.1)
+    ).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -383,7 +389,9 @@ def test_interpolated_p_values_when_rounding_takes_scores_beyond_their_maximum(s
 @pytest.mark.parametrize("score", ["softmax", "raps"])
 def test_many_rows_and_few_have_the_same_interpolated_p_values(simulate, monkeypatch, score, tau):
     rows, labels = simulate(300, 9, seed=5, long_tail=True)
-    fitted = InterpolatedPredictor(score=score, tau=tau).fit(rows[:200], labels[:200])
+    fitted = InterpolatedPredictor(score=score, tau=tau, keep_top=False).fit(
+        rows[:200], labels[:200]
+    )
     found = []
     for many in (0, 10**6):
         monkeypatch.setattr(interpolated, "MANY", many)

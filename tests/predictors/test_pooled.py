@@ -196,7 +196,8 @@ def test_rare_classes_that_are_hard_are_covered_without_rows_of_their_own():
 def test_the_set_is_where_the_p_value_exceeds_alpha(simulate, split, exact):
     rows, labels = simulate(1200, 40, seed=3)
     floor = "auto" if split == "crossfit" else None  # a holdout's level does not know the guard
-    predictor = PooledPredictor(score="raps", split=split, exact=exact, alpha=0.2, floor=floor)
+    own = {"split": split, "floor": floor, "keep_top": False}
+    predictor = PooledPredictor(score="raps", exact=exact, alpha=0.2, **own)
     predictor.fit(rows[:800], labels[:800])
     p = predictor.predict_p(rows[800:])
     np.testing.assert_array_equal(p > 0.2, predictor.predict_set(rows[800:]).to_mask())

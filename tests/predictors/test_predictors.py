@@ -125,7 +125,7 @@ def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
         no_ties = len(set(scores)) == len(scores)  # else the order within a tie is random
         predicted = oracle.score_matrix(score.name, test, score_uniforms(score, test))
         for (method, own), (alpha, meant) in itertools.product(methods, ALPHAS.items()):
-            predictor = method(alpha=alpha, score=score, random_state=SEED, **own)
+            predictor = method(alpha=alpha, score=score, keep_top=False, random_state=SEED, **own)
             quietly(predictor, calibration, labels[:n_rows])
             groups = oracle_groups(predictor, scores, known, n_classes, meant)
             assert predictor.class_counts_.tolist() == oracle.class_counts(known, n_classes)
@@ -148,7 +148,8 @@ def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
 def test_every_set_can_keep_the_most_probable_class(simulate, quietly, score, exact):
     rows, labels = simulate(400, 10, seed=2, ties="quantised")
     parameters = {"alpha": 0.6, "score": score, "exact": exact, "random_state": SEED}
-    sets = oracle.ascending(StandardPredictor(**parameters).fit(rows, labels).predict_set(rows))
+    paper = StandardPredictor(**parameters, keep_top=False).fit(rows, labels).predict_set(rows)
+    sets = oracle.ascending(paper)
     filled = StandardPredictor(**parameters, keep_top=True).fit(rows, labels).predict_set(rows)
     assert oracle.ascending(filled) == oracle.with_top_class(sets, rows)
     assert [] in sets
@@ -277,7 +278,7 @@ def test_sets_grow_as_alpha_falls(simulate, quietly, method, score, exact, ties,
 def test_calibration_and_prediction_use_the_same_number(simulate, score, n_classes):
     """The row whose score is the threshold is in its own set, and just k rows of N are covered."""
     rows, labels = simulate(564, n_classes, seed=4, dtype=np.float32)
-    predictor = StandardPredictor(score=score)
+    predictor = StandardPredictor(score=score, keep_top=False)
     if score.is_random:  # their numbers are drawn apart: take those of rows whose sets are wanted
         scores = score.true_label(rows, labels, calibrating=False)
         predictor.fit_scores(scores, labels, n_classes)
@@ -297,7 +298,8 @@ def test_the_set_is_where_the_p_value_exceeds_alpha(
     simulate, quietly, method, score, exact, ties, alpha, seed
 ):
     rows, labels = simulate(200, 6, seed % 100, ties=ties)
-    predictor = make(method, score=score, exact=exact, alpha=alpha, random_state=seed)
+    parameters = {"exact": exact, "alpha": alpha, "keep_top": False, "random_state": seed}
+    predictor = make(method, score=score, **parameters)
     quietly(predictor, rows[:150], labels[:150])
     sets, p = predictor.predict_set(rows).to_mask(), predictor.predict_p(rows) > alpha
     has_ties = ties is not None or (score.name != "softmax" and not score.is_random)

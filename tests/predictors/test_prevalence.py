@@ -74,7 +74,8 @@ def test_the_calibration_frequencies_themselves_change_nothing(simulate, method)
 @pytest.mark.parametrize("score", ["softmax", "aps", "pas"])
 def test_sets_are_p_values_above_alpha_also_from_a_file(simulate, tmp_path, method, score):
     rows, labels = simulate(400, 6)
-    fitted = make(method, score=score, target_prevalence=[9, 1, 1, 4, 1, 1]).fit(rows, labels)
+    how = {"target_prevalence": [9, 1, 1, 4, 1, 1], "keep_top": False}
+    fitted = make(method, score=score, **how).fit(rows, labels)
     save(fitted, tmp_path / "m.safetensors")
     loaded = load(tmp_path / "m.safetensors")
     new = simulate(200, 6, seed=3).rows

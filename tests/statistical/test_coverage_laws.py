@@ -30,8 +30,8 @@ def two_classes(scores):
 def broken(request, monkeypatch):
     """Everything is tested twice: as it is, and with every conformal rank too low by one."""
     if request.param:
-        rank = quantiles._rank
-        monkeypatch.setattr(quantiles, "_rank", lambda *fraction: rank(*fraction) - 1)
+        ranks = quantiles.conformal_ranks
+        monkeypatch.setattr(quantiles, "conformal_ranks", lambda *of: ranks(*of) - 1)
     return request.param
 
 

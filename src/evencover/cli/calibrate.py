@@ -17,7 +17,8 @@ def run(
     floor: options.Floor = None,
     confidence: options.Confidence = None,
     exact: options.Switch = False,
-    keep_top: options.Switch = False,
+    keep_top: options.Choice = None,
+    accept_accuracy: float | None = None,
     settings: options.Settings = None,
     temperature: str = "1",
     seed: options.Seed = 0,
@@ -46,7 +47,9 @@ def run(
     exact
         Randomize so that coverage is exactly 1 - alpha.
     keep_top
-        Include the most probable class in every set.
+        Include the most probable class in every set; the default without --exact.
+    accept_accuracy
+        Accept predictions so that this share of them is right.
     temperature
         Divide logits by this; "fit" estimates it.
     """
@@ -72,6 +75,8 @@ def run(
     )
     with options.executor(dask) as workers:
         predictor.fit(source, executor=workers)
+        if accept_accuracy is not None:
+            predictor.fit_acceptance(source, accuracy=accept_accuracy, executor=workers)
     save(predictor, output, force=force)
     print(
         f"{output}: {predictor.method}, calibrated on {predictor.n_calibration_} rows "

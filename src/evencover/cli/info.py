@@ -61,7 +61,7 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         **_if_given(predictor, "target_prevalence"),
         "score": make_score(predictor.score).to_dict(),
         "exact": predictor.exact,
-        "keep_top": predictor.keep_top,
+        "keep_top": predictor.fit_.keep_top,
         "from_logits": predictor.from_logits,
         **({"temperature": predictor.temperature_} if predictor.from_logits else {}),
         "random_state": predictor.random_state,

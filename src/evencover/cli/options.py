@@ -35,6 +35,7 @@ FolderOutput = Annotated[Output, Writes(folder=True)]
 Table = Annotated[Path | None, Writes()]
 Page = Annotated[Path | None, Writes((".html", ".htm"))]
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+Choice = Annotated[bool | None, Parameter(show_default=False)]  # with --no-
 ModelFile = Annotated[Path, Parameter(help="Model written by calibrate.")]
 TestData = Annotated[str, Parameter(help="Probabilities and labels of held-out test data.")]
 Force = Annotated[Switch, Parameter(help="Overwrite an existing file.")]

@@ -6,8 +6,9 @@ comparable between scores. The best t is the 1 - alpha quantile of v, the target
 
     cost = AvgSize + sum over classes of 1/alpha_y * the mean over the class's rows of max(v - t, 0)
 
-A label in a set costs 1; a missed row costs what it would have taken to contain its label. Sets of
-all K classes cost K.
+A label in a set costs 1; a missed row costs what it would have taken to contain its label. A row
+whose label is in its set as the most probable class (`keep_top`) is not missed. Sets of all K
+classes cost K.
 """
 
 from __future__ import annotations
@@ -77,11 +78,15 @@ class SetShares:
             self.rank_shares = _share_at_most(_sorted(ranks.copy()), labels, label_ranks)
 
     def penalties(
-        self, fits: Sequence[tuple[Thresholds, FloatArray]], tests: Sequence[Array]
+        self,
+        fits: Sequence[tuple[Thresholds, FloatArray]],
+        tests: Sequence[Array],
+        kept: Sequence[Array | None],
     ) -> list[float]:
         """Compute, for each fit, the sum over classes of 1/alpha times the mean of max(v - t, 0).
 
-        A fit is its thresholds and the alpha of each class (K,); `tests` flag its test rows (N,).
+        A fit is its thresholds and the alpha of each class (K,); `tests` flag its test rows (N,),
+        and `kept` those whose label is in the set as the most probable class.
         """
         included = self._share_within([thresholds.upper for thresholds, _ in fits])
         pairs = [n for n, (thresholds, _) in enumerate(fits) if thresholds.lower is not None]
@@ -90,8 +95,8 @@ class SetShares:
             chance = np.asarray(fits[number][0].upper_probability)
             included[number] = chance * included[number] + (1 - chance) * share
         return [
-            self._penalty(*fit, is_test, share)
-            for fit, is_test, share in zip(fits, tests, included, strict=True)
+            self._penalty(*fit, is_test, share, is_kept)
+            for fit, is_test, share, is_kept in zip(fits, tests, included, kept, strict=True)
         ]
 
     def _share_within(self, thresholds: Sequence[FloatArray | None]) -> FloatArray:
@@ -105,13 +110,20 @@ class SetShares:
         return np.ascontiguousarray(counts.reshape(by_class.shape).T) / n_rows
 
     def _penalty(
-        self, thresholds: Thresholds, alphas: FloatArray, is_test: Array, included: FloatArray
+        self,
+        thresholds: Thresholds,
+        alphas: FloatArray,
+        is_test: Array,
+        included: FloatArray,
+        is_kept: Array | None,
     ) -> float:
         wanted = self.label_shares
         if thresholds.rank_limit is not None:
             is_inside = self.scores <= np.minimum(thresholds.upper, LARGEST)
             is_inside &= self.ranks <= thresholds.rank_limit
             included, wanted = is_inside.mean(axis=0), np.maximum(wanted, self.rank_shares)
+        if is_kept is not None:
+            wanted = np.where(is_kept, 0.0, wanted)
         counts, sums = _kernels.shortfalls(self.labels, is_test, wanted, included)
         tested = counts > 0
         return float((sums[tested] / counts[tested] / alphas[tested]).sum())

@@ -180,7 +180,7 @@ class ScoredRows:
     this process's threads. ``calibration_scores`` and ``test_scores`` hold, for each score, the
     base scores of the true labels (N,), with the random numbers of calibration and of prediction;
     ``true_ranks`` their ranks, empty unless `with_ranks`; ``rank_draws`` the draws for randomized
-    thresholds.
+    thresholds; ``is_top`` whether the true label is the most probable class.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class ScoredRows:
         self.scorings = {score.base: BoundScore(score.base, *input_options) for score in scores}
         read = partial(score_true_labels, list(self.scorings.values()), with_ranks)
         sampler = Sampler(source.n_rows)
-        self.labels, self.true_ranks, self.rank_draws, *label_scores = joined(
+        self.labels, self.true_ranks, self.rank_draws, self.is_top, *label_scores = joined(
             map_source(source, read, joined, executor, sampler=sampler)
         )
         self.fingerprint = sampler.result()
@@ -254,6 +254,10 @@ class ScoredRows:
             penalties = shares.penalties(
                 [(trial.thresholds, trial.predictor.alpha_) for trial in counter.trials],
                 [trial.is_test & self.is_known for trial in counter.trials],
+                [
+                    self.is_top if trial.predictor.fit_.keep_top else None
+                    for trial in counter.trials
+                ],
             )
             for number, trial, pair, sizes, penalty in zip(
                 numbers[base], counter.trials, covered, counts.sizes, penalties, strict=True
@@ -305,7 +309,7 @@ class ScoredRows:
 def score_true_labels(
     scorings: list[BoundScore], with_ranks: bool, block: Block
 ) -> tuple[Array, ...]:
-    """Of a block: labels, ranks (empty unless required), rank draws, and the labels' scores.
+    """Of a block: labels, ranks (empty unless required), rank draws, tops, and the labels' scores.
 
     These come in pairs, one for calibration and one for tests.
     """
@@ -316,7 +320,8 @@ def score_true_labels(
         is_random = scoring.score.is_random
         scores += [calibrating, scoring.true_labels(block) if is_random else calibrating]
     ranks = scorings[0].true_ranks(block) if with_ranks else np.empty(0, dtype=np.int64)
-    return block.labels, ranks, scorings[0].rank_draws(block), *scores
+    is_top = _kernels.top_classes(block.rows) == block.labels
+    return block.labels, ranks, scorings[0].rank_draws(block), is_top, *scores
 
 
 # ---- one pass over the rows --------------------------------------------------------------------
@@ -404,7 +409,7 @@ class SizeCounter:
             columns,
             [*tables, ordered[n_plain:]] if n_plain < len(trials) else tables,
             any(thresholds.lower is not None for thresholds in ordered),
-            [n for n, trial in enumerate(trials) if trial.predictor.keep_top],
+            [n for n, trial in enumerate(trials) if trial.predictor.fit_.keep_top],
             [trial.thresholds for trial in trials],
         )
 

@@ -50,7 +50,11 @@ class Tally(NamedTuple):
     @classmethod
     def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
         """Count one part of the data."""
-        return cls.of_rows(labels, sets.have(labels), sets.sizes, sets.n_classes)
+        # The first class of an accepted set is the most probable one.
+        first = np.append(sets.indices, 0)[sets.indptr[:-1]].astype(np.int64)
+        coverage = Coverage(sets.sizes, sets.have(labels), first, sets.accepted)
+        appearances = np.bincount(sets.indices, minlength=sets.n_classes)
+        return cls.of_coverage(labels, coverage, appearances)
 
     @classmethod
     def of_rows(cls, labels: IntArray, is_covered: Array, sizes: IntArray, n_classes: int) -> Tally:
@@ -177,6 +181,11 @@ class ClassView(NamedTuple):
     guarantee: float | None
     cluster: int | None
     confused_with: tuple[tuple[int, int], ...]
+
+
+def _share(part: Any, whole: IntArray) -> FloatArray:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(part / whole)
 
 
 def _total(counts: IntArray | None) -> int:
@@ -416,6 +425,17 @@ class CoverageReport(CoverageMetrics):
             "likely_below": self.likely_below.tolist(),
             "too_few_to_judge": self.too_few_to_judge.tolist(),
         }
+        if self.accepted is not None and self.accepted_right is not None:
+            result |= {
+                "accepted_share": self.accepted_share,
+                "accepted_accuracy": or_none(self.accepted_accuracy),
+                "accepted_accuracy_interval": self.accepted_accuracy_interval.tolist(),
+                "accepted": self.accepted.tolist(),
+                "accepted_right": self.accepted_right.tolist(),
+                "accepted_too_often_wrong": self.is_unsafe.tolist(),
+            }
+        if self.appearances is not None:
+            result["appearances"] = self.appearances.tolist()
         if self.size_sums is not None:
             result["avg_size_over_classes"] = self.avg_size_over_classes
         if self.class_names is not None:
@@ -457,6 +477,15 @@ class CoverageReport(CoverageMetrics):
             "guaranteed": self.guarantees,
             "cluster": self.cluster_of_class,
             "likely_below": self.likely_below,
+            "sets_with_it": self.appearances,
+            "right_when_in_set": None
+            if self.appearances is None
+            else _share(self.class_covered, self.appearances),
+            "accepted": self.accepted,
+            "accepted_accuracy": None
+            if self.accepted is None
+            else _share(self.accepted_right, self.accepted),
+            "accepted_too_often_wrong": None if self.accepted is None else self.is_unsafe,
             "coverage_at_top": None if self.at_top is None else self.at_top.class_coverage,
         }
         return {name: values for name, values in columns.items() if values is not None}
@@ -468,6 +497,8 @@ class CoverageReport(CoverageMetrics):
             for metric in shown_in("report")
         ]
         rows.append(("likely below", str(int(self.likely_below.sum())), self._name_below()))
+        if self.accepted is not None:
+            rows += self._acceptance_summary()
         if not self.labels_fit:
             rows.insert(0, ("labels", "no fit", "coverage has no meaning: see data_warnings"))
         few, missing = int(self.too_few_to_judge.sum()), self.n_classes - self.n_classes_evaluated
@@ -481,6 +512,27 @@ class CoverageReport(CoverageMetrics):
         if missing:
             rows.append(("skipped", str(missing), "classes without test rows"))
         return rows
+
+    def _acceptance_summary(self) -> list[tuple[str, str, str]]:
+        """Show how many predictions are accepted without a review, and how many are right."""
+        low, high = self.accepted_accuracy_interval.tolist()
+        rows = [("accepted", f"{self.accepted_share:.3f}", "of predictions need no review")]
+        if _total(self.accepted):
+            meaning = f"of accepted predictions are right; 95% confidence interval {low:.3f} to "
+            rows.append(("accuracy", f"{self.accepted_accuracy:.3f}", f"{meaning}{high:.3f}"))
+        if self.is_unsafe.any():
+            n_unsafe, meaning = int(self.is_unsafe.sum()), "predicted classes, wrong too often when"
+            target = f"accepted (target accuracy {self.accept_accuracy:g})"
+            rows.append(
+                ("unsafe", str(n_unsafe), f"{meaning} {target}: {self._few(self.is_unsafe)}")
+            )
+        return rows
+
+    def _few(self, is_named: Array) -> str:
+        """Name the first classes of a mask (K,)."""
+        classes = np.flatnonzero(is_named)
+        names = [self.class_view(int(index)).name for index in classes[:3]]
+        return ", ".join(names) + (f" and {len(classes) - 3} more" if len(classes) > 3 else "")
 
     def _cut_summary(self, whole: CoverageReport) -> tuple[str, str, str]:
         """Show what cutting the sets to their most probable classes costs in coverage."""

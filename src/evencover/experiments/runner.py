@@ -133,7 +133,11 @@ def _splits(grid: Grid, dataset: DataSet, rows: ScoredRows) -> list[Split]:
 def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> dict[str, Any]:
     """Compute the rows of the table, and counts by class summed over the repetitions."""
     predictors = [
-        setting.predictor._with_params(score=unit.score.score) for setting in unit.settings
+        setting.predictor._with_params(
+            score=unit.score.score,
+            keep_top=bool(setting.predictor.keep_top),  # by default the paper's sets
+        )
+        for setting in unit.settings
     ]
     outcomes = try_all(rows, predictors, splits, grid.seed) if splits else []
     records, classes = [], []

@@ -37,6 +37,7 @@ class ListedSets:
     counts: IntArray  # (n,) numbers of listed classes
     classes: Array  # the listed classes, concatenated
     n_classes: int
+    accepted: Array  # (n,) whether the row needs no review
     probabilities: FloatArray | None = None  # of the listed classes
     summaries: list[str] | None = None  # descriptions by a taxonomy
 
@@ -46,7 +47,7 @@ class ListedSets:
     @classmethod
     def of_sets(cls, sets: PredictionSets) -> ListedSets:
         """List all classes, in the order of the sets."""
-        return cls(sets.sizes, sets.sizes, sets.indices, sets.n_classes)
+        return cls(sets.sizes, sets.sizes, sets.indices, sets.n_classes, sets.accepted)
 
     @classmethod
     def concatenate(cls, parts: Iterable[ListedSets]) -> ListedSets:
@@ -59,6 +60,7 @@ class ListedSets:
             np.concatenate([part.counts for part in parts]),
             np.concatenate([part.classes for part in parts]),
             parts[0].n_classes,
+            np.concatenate([part.accepted for part in parts]),
             np.concatenate(values) if values else None,
             summaries if parts[0].summaries is not None else None,
         )
@@ -117,7 +119,7 @@ class RuleAndListing:
         wanted = listing.with_probabilities
         scoring = self.rule.scoring
         values = scoring.probabilities(block.rows, rows, classes) if wanted else None
-        return ListedSets(sizes, counts, classes, sets.n_classes, values)
+        return ListedSets(sizes, counts, classes, sets.n_classes, sets.accepted, values)
 
 
 def check_sets_format(path: str | os.PathLike[str]) -> None:
@@ -170,7 +172,7 @@ def ids_to_write(ids: Any) -> Array:
 
 
 def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
-    """Write columns ``id``, ``size``, ``set`` (class indices), ``names``, ``probabilities``."""
+    """Write ``id``, ``size``, ``accepted``, ``set`` (indices), ``names``, ``probabilities``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -180,6 +182,7 @@ def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> Non
         for listed, _, ids in blocks:
             columns = {} if ids is None else {"id": pa.array(ids)}
             columns["size"] = pa.array(listed.sizes, pa.int32())
+            columns["accepted"] = pa.array(listed.accepted)
             ends = pa.array(_bounds(listed.counts))
             flat = {"set": pa.array(listed.classes, pa.int32())}
             if dictionary is not None:
@@ -204,12 +207,12 @@ def _bounds(counts: IntArray) -> IntArray:
 
 
 def _write_npz(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
-    """Write ``indptr``, ``indices``, ``n_classes``, ``size``, and optional arrays.
+    """Write ``indptr``, ``indices``, ``n_classes``, ``size``, ``accepted``, and optional arrays.
 
     These are ``class_names``, ``id``, ``summary``, and ``probabilities`` of the ``indices``.
     """
     nothing = np.zeros(0, dtype=np.int64)
-    sizes, counts, ids = [nothing], [nothing], []
+    sizes, counts, accepted, ids = [nothing], [nothing], [nothing.astype(bool)], []
     n_classes, has_probabilities, summaries = 0, False, list[str]()
     folder = path.parent
     # An archive has one open member, so long arrays are buffered in separate files.
@@ -217,6 +220,7 @@ def _write_npz(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
         for listed, _, row_ids in blocks:
             sizes.append(listed.sizes)
             counts.append(listed.counts)
+            accepted.append(listed.accepted)
             ids += [] if row_ids is None else [row_ids]
             n_classes = listed.n_classes
             summaries += listed.summaries or ()
@@ -227,6 +231,7 @@ def _write_npz(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
         small = {
             "indptr": _bounds(np.concatenate(counts)),
             "size": np.concatenate(sizes),
+            "accepted": np.concatenate(accepted),
             "n_classes": np.array(n_classes),
             **({} if names is None else {"class_names": np.array(list(names))}),
             **({"id": np.concatenate(ids)} if ids else {}),
@@ -252,14 +257,15 @@ def _copy_member(archive: zipfile.ZipFile, name: str, numbers: IO[bytes], kind: 
 
 
 def _columns(blocks: Iterable[_Numbered], class_names: Names) -> Iterator[dict[str, Sequence[Any]]]:
-    """Yield ``row``, ``id``, ``size``, ``set``, and optional columns of each block."""
+    """Yield the columns of each block, from ``row`` to ``probabilities``, as far as there are."""
     for listed, row, ids in blocks:
         bounds = list(pairwise(_bounds(listed.counts).tolist()))
         classes = listed.classes.tolist()
         columns: dict[str, Sequence[Any]] = {"row": range(row, row + len(listed))}
         if ids is not None:
             columns["id"] = ids.tolist()
-        columns |= {"size": listed.sizes.tolist(), "set": [classes[a:b] for a, b in bounds]}
+        columns |= {"size": listed.sizes.tolist(), "accepted": listed.accepted.tolist()}
+        columns["set"] = [classes[a:b] for a, b in bounds]
         if class_names is not None:
             names = [class_names[index] for index in classes]
             columns["names"] = [names[a:b] for a, b in bounds]
@@ -300,6 +306,8 @@ def _write_csv(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
 def _cells(name: str, values: Sequence[Any]) -> Iterable[Any]:
     if name in ("row", "size"):
         return values
+    if name == "accepted":
+        return ("true" if value else "false" for value in values)
     if name in ("set", "probabilities"):
         return (" ".join(map(str, numbers)) for numbers in values)
     return map(safe_cell, map("|".join, values) if name == "names" else values)

@@ -104,7 +104,8 @@ class BasePredictor:
         then depends on its id (or content) and `random_state`.
     keep_top
         Include the most probable class in every set, so that no set is empty. Sets only grow, so
-        every guarantee remains.
+        every guarantee remains. None means True, but False with `exact`, whose coverage would no
+        longer be exactly 1 - alpha. False is the paper's definition.
     from_logits
         Apply a softmax to ``logits / temperature``. Raise for probabilities, unless the input
         declares them as logits.
@@ -142,7 +143,7 @@ class BasePredictor:
     alpha: Alpha | ClassValues = 0.1
     score: Score | str = "softmax"
     exact: bool = False
-    keep_top: bool = False
+    keep_top: bool | None = None
     from_logits: bool = False
     temperature: float | str = 1.0
     random_state: int = 0
@@ -161,7 +162,7 @@ class BasePredictor:
     _constraints: ClassVar[dict[str, Check]] = {
         "alpha": check_alpha,
         "exact": flag,
-        "keep_top": flag,
+        "keep_top": unless((None,), flag),
         "from_logits": flag,
         "temperature": unless((FIT,), partial(real_number, low=0, open_low=True)),
         "random_state": partial(whole_number, low=0, high=2**64 - 1),
@@ -601,6 +602,11 @@ class BasePredictor:
         fit = self._current_fit()
         for name, value in (("accuracy", accuracy), ("confidence", confidence)):
             real_number(value, name, "fit_acceptance", 0, 1, open_low=True, open_high=True)
+        if not fit.keep_top:
+            raise InputError(
+                f"'keep_top' of {type(self).__name__} must be True to accept predictions. Got "
+                "False, so a set may lack the class that is accepted."
+            )
         source = fit.open(probabilities, labels, ids, allow_unknown=True)
         require_labels(source, "Acceptance")
         scoring, sampler = fit.rule.scoring.for_input(source.logits), Sampler(source.n_rows)
@@ -787,8 +793,9 @@ class BasePredictor:
     def predict_p(self, probabilities: Any, *, ids: Any = None) -> Any:
         """Compute the conformal p-value of each class in each row (N, K).
 
-        The set at level alpha is {y : p > alpha}, for every alpha; a floor may add classes to it.
-        Of top-k rows the result is a SciPy CSR array, with the p-values of the listed classes.
+        The set at level alpha is {y : p > alpha}, for every alpha; a floor and the most probable
+        class (`keep_top`) may add classes to it. Of top-k rows the result is a SciPy CSR array
+        with the p-values of the listed classes.
         """
         fit = self._current_fit()
         source = fit.open(probabilities, ids=ids, read_labels=False)
@@ -820,6 +827,7 @@ class BasePredictor:
         ids: Any = None,
         executor: Any = None,
         top: int | None = None,
+        accept_accuracy: float | None = None,
     ) -> CoverageReport:
         """Measure coverage and set size on held-out rows.
 
@@ -831,6 +839,9 @@ class BasePredictor:
             As in `fit`.
         top
             Also measure sets cut to this many most probable classes (``at_top``).
+        accept_accuracy
+            Target accuracy of accepted predictions, to find predicted classes that miss it; by
+            default that of `fit_acceptance`, or 0.95.
         """
         fit = self._current_fit()
         source = fit.open(probabilities, labels, ids, allow_unknown=True)
@@ -840,7 +851,11 @@ class BasePredictor:
         count = partial(count_block, fit.rule.for_input(source.logits), fit.score_bins[0], top)
         finish = EvaluationCounts.abridged
         counts, read = fold_source(source, count, merge_counts, finish, executor)
-        return self._coverage_report(source, read, *counts)
+        report = self._coverage_report(source, read, *counts)
+        if accept_accuracy is None:
+            return report
+        real_number(accept_accuracy, "accept_accuracy", "evaluate", 0, 1)
+        return replace(report, accept_accuracy=float(accept_accuracy))
 
     def _coverage_report(
         self,
@@ -855,8 +870,13 @@ class BasePredictor:
         if not tally.rows.any():
             raise source.no_known_label()
         fit = self._current_fit()
-        of_classes = {"class_names": source.class_names, "calibration_counts": self.class_counts_}
+        of_classes: dict[str, Any] = {
+            "class_names": source.class_names,
+            "calibration_counts": self.class_counts_,
+        }
         of_classes |= self._about_classes()
+        if fit.acceptance is not None:
+            of_classes["accept_accuracy"] = fit.acceptance.accuracy
         report = CoverageReport.from_tally(tally, fit.alpha, confusions=confusions, **of_classes)
         if cut is not None:
             at_top = CoverageReport.from_tally(cut, fit.alpha, **of_classes)

@@ -165,6 +165,12 @@ class Fit:
         target = self.parameters.get("target_prevalence")
         return None if target is None else target_shares(target, self.n_classes, self.class_names)
 
+    @property
+    def keep_top(self) -> bool:
+        """Whether every set contains the most probable class; by default, unless it is exact."""
+        chosen = self.parameters["keep_top"]
+        return not self.parameters["exact"] if chosen is None else bool(chosen)
+
     @cached_property
     def rule(self) -> SetRule:
         """The rule that turns rows and ids into sets."""
@@ -178,8 +184,7 @@ class Fit:
             assumed=True,
         )
         thresholds = _frozen(score.base_thresholds(self.thresholds))
-        keep_top = bool(parameters["keep_top"])
-        return SetRule(scoring, thresholds, keep_top, rows.class_names, self.acceptance)
+        return SetRule(scoring, thresholds, self.keep_top, rows.class_names, self.acceptance)
 
     @cached_property
     def scored_rows(self) -> CalibrationRows:

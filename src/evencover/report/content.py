@@ -326,7 +326,7 @@ def describe(
         "target": target_text(report),
         "targets": target_values(predictor.fit_.alpha),
         "exact": predictor.exact,
-        "keep_top": predictor.keep_top,
+        "keep_top": predictor.fit_.keep_top,
         "n_rows": report.n_rows,
         "n_unknown": report.n_unknown,
         "n_classes": report.n_classes,
@@ -452,7 +452,7 @@ def coverage_by_size(size_counts: IntArray, covered: IntArray) -> list[dict[str,
 
 
 def _about_empty_sets(predictor: BasePredictor, report: CoverageReport) -> str:
-    if report.empty_share <= MANY_EMPTY or predictor.keep_top:
+    if report.empty_share <= MANY_EMPTY:
         return ""
     return (
         f"{percent(report.empty_share)} of the sets are empty. Calibrate with keep_top=True "
