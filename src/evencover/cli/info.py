@@ -69,6 +69,7 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "n_calibration": predictor.n_calibration_,
         "examples_per_class": _spread(predictor.class_counts_),
         "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
+        **_recall(predictor),
         **predictor._fitted_values(),
     }
     details = predictor._details()
@@ -79,6 +80,18 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "class_counts": predictor.class_counts_.tolist(),
         "class_names": predictor.class_names_ and list(predictor.class_names_),
     }
+
+
+def _recall(predictor: BasePredictor) -> dict[str, Any]:
+    """Return recall at k of the calibration rows, and that of classes without a threshold."""
+    recall, names = predictor.fit_.recall, ("recall", "low", "high")
+    if recall is None:
+        return {}
+    found = {"recall_at_k": dict(zip(names, recall.interval(), strict=True))}
+    if recall.counts[recall.capped].any():
+        capped = dict(zip(names, recall.interval(recall.capped), strict=True))
+        found["recall_at_k_of_capped_classes"] = capped
+    return found
 
 
 def _if_given(predictor: BasePredictor, name: str) -> dict[str, str]:

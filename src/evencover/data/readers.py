@@ -28,6 +28,11 @@ class ArrayReader(Reader):
 
     rows: Any
 
+    @property
+    def is_censored(self) -> bool:
+        """Whether rows lack classes."""
+        return self.is_listed and not self.rows.is_whole
+
     def row_blocks(self) -> Iterator[RawBlock]:
         """Split the array."""
         return slices(self.rows)

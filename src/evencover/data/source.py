@@ -25,7 +25,7 @@ PART_ELEMENTS = at_once(1 << 25, 700)
 
 
 def rows_per_block(n_numbers: int) -> int:
-    """Return the number of rows of a block, for rows of so many numbers."""
+    """Return the number of rows of a block, of `n_numbers` each."""
     return max(1, BLOCK_ELEMENTS // max(1, n_numbers))
 
 
@@ -94,6 +94,11 @@ class Reader(ABC):
     def split(self) -> Sequence[Reader] | None:
         """Split the rows into readers that can be pickled; None if workers cannot open them."""
         return None
+
+    @property
+    def is_censored(self) -> bool:
+        """Whether rows may lack classes, so that labels can be unlisted."""
+        return self.is_listed
 
     def without_ids(self) -> Reader:
         """Return a reader whose blocks come without ids."""

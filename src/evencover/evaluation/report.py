@@ -28,7 +28,8 @@ class Tally(NamedTuple):
     counts sets by size; ``size_sums`` (K,) adds sizes by the row's class, None if not counted.
     ``n_unknown`` counts rows with label K, not among the classes; ``sizes`` includes them.
     ``appearances`` (K,) counts the sets that contain each class. ``accepted`` and
-    ``accepted_right`` (K,) count accepted rows by predicted class. None where not counted.
+    ``accepted_right`` (K,) count accepted rows by predicted class. ``listed`` (K,) counts top-k
+    rows that list their label. None where not counted.
     """
 
     rows: IntArray
@@ -39,13 +40,14 @@ class Tally(NamedTuple):
     appearances: IntArray | None = None
     accepted: IntArray | None = None
     accepted_right: IntArray | None = None
+    listed: IntArray | None = None
 
     @classmethod
     def zeros(cls, n_classes: int) -> Tally:
         """Return the tally of no rows."""
         lengths = (n_classes, n_classes, n_classes + 1, n_classes)
         rows, covered, sizes, sums = (np.zeros(n, dtype=np.int64) for n in lengths)
-        return cls(rows, covered, sizes, sums)
+        return cls(rows, covered, sizes, sums, listed=rows)
 
     @classmethod
     def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
@@ -251,6 +253,7 @@ class CoverageReport(CoverageMetrics):
     ``labels_fit`` is False if the labels do not belong to the rows; coverage has no meaning then.
     ``appearances`` (K,) counts the sets that contain each class; ``accepted`` and
     ``accepted_right`` (K,) count accepted predictions of each class and those that are right.
+    ``listed_counts`` (K,) counts top-k rows that list their label; None for rows of all classes.
     """
 
     alpha: float
@@ -273,6 +276,7 @@ class CoverageReport(CoverageMetrics):
     at_top: CoverageReport | None = None
     data_warnings: tuple[str, ...] = ()
     labels_fit: bool = True
+    listed_counts: IntArray | None = None
 
     @classmethod
     def from_tally(cls, tally: Tally, alpha: Any, **about_classes: Any) -> CoverageReport:
@@ -288,12 +292,29 @@ class CoverageReport(CoverageMetrics):
             level = float(tally.rows @ levels.floats / max(1, tally.rows.sum()))
         counted = ("size_sums", "n_unknown", "appearances", "accepted", "accepted_right")
         about_classes |= {name: getattr(tally, name) for name in counted}
+        about_classes["listed_counts"] = tally.listed
         return cls(level, tally.rows, tally.covered, tally.sizes, **about_classes)
 
     @cached_property
     def class_coverage_interval(self) -> FloatArray:
         """Exact (Clopper-Pearson) 95% confidence limits of each class's coverage (K, 2)."""
         return clopper_pearson(self.class_covered, self.class_counts)
+
+    @property
+    def recall_at_k(self) -> tuple[FloatArray, FloatArray] | None:
+        """Recall at k: the share of listed labels, and its 95% confidence interval (3,), twice.
+
+        The second is of classes without a finite threshold, whose coverage it limits.
+        """
+        if self.listed_counts is None:
+            return None
+        limits = np.zeros(self.n_classes) if self.thresholds is None else self.thresholds
+        both = []
+        for classes in (slice(None), np.isinf(limits)):
+            n, n_listed = self.class_counts[classes].sum(), self.listed_counts[classes].sum()
+            share = n_listed / n if n else np.nan
+            both.append(np.append(share, clopper_pearson(n_listed, n)))
+        return both[0], both[1]
 
     # ---- accepted predictions, and labels that make sets large ----------------------------------
 
@@ -446,6 +467,10 @@ class CoverageReport(CoverageMetrics):
                 **{name: or_none(value) for name, value in cut.metrics().items()},
                 "class_coverage": [or_none(value) for value in cut.class_coverage.tolist()],
             }
+        if self.recall_at_k is not None:
+            names = ("recall_at_k", "recall_at_k_of_capped_classes")
+            recalls = zip(names, self.recall_at_k, strict=True)
+            result |= {name: [or_none(value) for value in values] for name, values in recalls}
         if not self.labels_fit:
             result["labels_fit"] = False
         if self.data_warnings:
@@ -509,6 +534,8 @@ class CoverageReport(CoverageMetrics):
             rows.append(("unknown", str(self.n_unknown), unknown))
         if self.at_top is not None:
             rows.append(self.at_top._cut_summary(self))
+        if self.recall_at_k is not None:
+            rows.append(self._recall_summary(*self.recall_at_k))
         if missing:
             rows.append(("skipped", str(missing), "classes without test rows"))
         return rows
@@ -544,6 +571,14 @@ class CoverageReport(CoverageMetrics):
             f"coverage of sets cut to {most} labels, which no guarantee covers; lower for {fewer} "
             f"classes; mean size {self.avg_size:.2f}",
         )
+
+    def _recall_summary(self, recall: FloatArray, capped: FloatArray) -> tuple[str, str, str]:
+        """Show how many labels are listed: no set contains the others."""
+        text = f"of labels are listed (95% CI {recall[1]:.3f} to {recall[2]:.3f})"
+        if not np.isnan(capped[0]):
+            text += f"; of classes without a finite threshold {capped[0]:.3f}"
+            text += f" ({capped[1]:.3f} to {capped[2]:.3f})"
+        return "recall at k", f"{recall[0]:.3f}", text
 
     def _name_below(self) -> str:
         """Name the classes that are likely below the target, lowest coverage first."""

@@ -500,6 +500,10 @@ class BasePredictor:
                 f"alpha={1 - largest:g}."
             )
         is_absent, n_classes = fit.rows.class_counts == 0, fit.rows.n_classes
+        where_listed = "" if fit.recall is None else " where a row lists them"
+        target = float(1 - fit.alpha.typical)
+        if fit.recall is not None and fit.recall.is_below(target):
+            warn_caller(fit.recall.warning(target))
         if fit.thresholds.rank_limit is None:
             n_few = int((np.isinf(fit.thresholds.upper) & ~is_absent).sum())
             if n_few:
@@ -509,7 +513,7 @@ class BasePredictor:
                     terms += f" and confidence = {confidence}, which takes {least}"
                 warn_caller(
                     f"{n_few} of {n_classes} classes have calibration examples, but too few for a "
-                    f"finite threshold at {terms}; they are always included."
+                    f"finite threshold at {terms}; they are always included{where_listed}."
                 )
         if is_absent.any():
             warn_caller(
@@ -869,6 +873,8 @@ class BasePredictor:
         """Make the report on rows of a source that have been read and counted."""
         if not tally.rows.any():
             raise source.no_known_label()
+        if not source.reader.is_censored:
+            tally = tally._replace(listed=None)
         fit = self._current_fit()
         of_classes: dict[str, Any] = {
             "class_names": source.class_names,
@@ -902,7 +908,8 @@ class BasePredictor:
         if fit.out_of_fold:
             return np.zeros(fit.n_classes)
         by_floor = self._floor.guarantees(fit.rows.class_counts, fit.alpha)
-        return np.maximum(self._own_guarantees(), by_floor)
+        guarantees = np.maximum(self._own_guarantees(), by_floor)
+        return guarantees if fit.recall is None else fit.recall.limited(guarantees)
 
     @property
     def guarantee_text(self) -> str:
@@ -915,6 +922,8 @@ class BasePredictor:
             sentences.append(wording.FOR_TARGET)
         if not fit.alpha.is_one:
             sentences.append(f"Alpha is {fit.alpha}.")
+        if fit.recall is not None:
+            sentences.append(fit.recall.sentences)
         return " ".join(sentences)
 
     def _method_guarantee(self) -> str:

@@ -50,6 +50,8 @@ class CalibrationRows:
         Whether the rows have no ids of their own.
     of_base
         Whether the scores are those of the score's base, which do not depend on other rows.
+    is_listed
+        Whether the rows list some classes only; a label that is not listed has the score +inf.
     """
 
     scores: FloatArray
@@ -61,6 +63,7 @@ class CalibrationRows:
     label_values: FloatArray | None = None
     by_index: bool = True
     of_base: bool = False
+    is_listed: bool = False
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -117,7 +120,7 @@ class CalibrationRows:
             name: np.concatenate([first[name], second[name]]) if name in second else None
             for name in first
         }
-        return replace(self, **columns)
+        return replace(self, **columns, is_listed=self.is_listed or other.is_listed)
 
     def take(self, rows: Array | slice) -> CalibrationRows:
         """Return some of the rows."""
@@ -233,6 +236,7 @@ def read_rows(
         more.pop() if with_values else None,
         by_index=not source.has_ids,
         of_base=True,
+        is_listed=source.reader.is_censored,
     )
     rows = rows if is_miss is None else rows.with_misses(is_miss[is_known])
     return rows if is_apart is None else rows.take(~is_apart[is_known]), read

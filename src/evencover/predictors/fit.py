@@ -27,6 +27,7 @@ from evencover.data.source import Classes, Source
 from evencover.errors import InputError
 from evencover.predictors.acceptance import Acceptance
 from evencover.predictors.calibration import CalibrationInputs, CalibrationRows
+from evencover.predictors.recall import RecallAtK
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.predictors.weights import target_shares
 from evencover.quantiles import ClassAlpha, Thresholds
@@ -203,6 +204,15 @@ class Fit:
         # An edge belongs to the bin on its left, as in `shift_checks.score_histogram`.
         within = np.searchsorted(scores, edges, side="right")
         return edges, np.diff(within, prepend=0, append=len(scores))
+
+    @cached_property
+    def recall(self) -> RecallAtK | None:
+        """Recall at k of the calibration rows; None if these have all classes."""
+        if not self.rows.is_listed:
+            return None
+        is_listed = self.rows.scores < np.inf
+        listed = np.bincount(self.rows.labels[is_listed], minlength=self.n_classes)
+        return RecallAtK(self.rows.class_counts, listed, np.isinf(self.thresholds.upper))
 
     def once(self, name: str, make: Callable[[], Value]) -> Value:
         """Return what a method derives from the rows and the state; made when first needed."""

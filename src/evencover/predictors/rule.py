@@ -154,6 +154,15 @@ class BoundScore:
             return _kernels.rank_matrix(block.rows, **self.options)
 
 
+def listed_labels(block: Block) -> IntArray | None:
+    """Count the top-k rows of each class that list their label (K,); None for other rows."""
+    if not isinstance(block.rows, TopK):
+        return None
+    assert block.labels is not None
+    is_listed = block.rows.lists(block.labels)
+    return np.bincount(block.labels[is_listed], minlength=block.rows.shape[1])
+
+
 @dataclass(frozen=True)
 class SetRule:
     """All that decides whether a class is in the set of a row; made once, used for every block.
@@ -263,8 +272,9 @@ class SetRule:
         n_classes = block.rows.shape[1]
         appearances = np.zeros(n_classes, dtype=np.int64)
         coverage = self.coverage(block, appearances)
+        tally = Tally.of_coverage(block.labels, coverage, appearances)
         return (
-            Tally.of_coverage(block.labels, coverage, appearances),
+            tally._replace(listed=listed_labels(block)),
             Confusions.of(block.labels, coverage.top_classes, n_classes),
         )
 

@@ -117,6 +117,13 @@ def shift_warnings(
             "overestimated; evaluate on held-out data."
         ]
     messages, n_rows, depends = [], report.n_rows, predictor._depends_on_prevalence
+    target = 1 - report.alpha
+    if report.recall_at_k is not None and report.recall_at_k[0][2] < target:
+        messages.append(
+            f"Recall at k of these {n_rows} examples is {report.recall_at_k[0][0]:.1%}, "
+            f"significantly below the target of {target:.1%}: no set contains a label that is not "
+            "listed. Use a larger k."
+        )
     if report.n_unknown:
         messages.append(
             f"{report.n_unknown} of {n_rows} labels are not among the model's classes; they count "

@@ -20,7 +20,7 @@ from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels
 from evencover.predictors.fit import align_to_calibration
-from evencover.predictors.rule import SetRule
+from evencover.predictors.rule import SetRule, listed_labels
 from evencover.predictors.shift_checks import score_histogram
 from evencover.predictors.wording import Sharing
 from evencover.quantiles import ClassAlpha, GroupedScores
@@ -207,7 +207,8 @@ class ReportCounts:
 
     def _add_block(self, view: BlockView) -> None:
         labels, sizes, is_covered = view.labels, view.sets.sizes, view.is_covered
-        self.tally = self.tally + Tally.of_rows(labels, is_covered, sizes, len(self.examples))
+        tally = Tally.of_rows(labels, is_covered, sizes, len(self.examples))
+        self.tally = self.tally + tally._replace(listed=listed_labels(view.block))
         known = labels < len(self.examples)
         np.add.at(self.histogram, (labels[known], view.bins), 1)
         np.add.at(self.covered_by_size, sizes[is_covered], 1)

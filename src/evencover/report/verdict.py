@@ -202,6 +202,11 @@ def _always_included(predictor: BasePredictor, report: CoverageReport, needs: Ne
     if not n_everywhere:
         return ""
     classes = f"{n_everywhere:,} classes are" if n_everywhere > 1 else "1 class is"
+    if predictor.fit_.recall is not None:
+        return (
+            f"{classes} included in every row that lists them. A finite threshold needs at least "
+            f"{needs.least} calibration examples."
+        )
     return (
         f"{classes} always included, which adds {n_everywhere:,} to the size of each set. A "
         f"finite threshold needs at least {needs.least} calibration examples."

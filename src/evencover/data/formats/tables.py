@@ -474,7 +474,7 @@ def csv_names(location: Location, keys: Keys | None) -> tuple[list[str], bool]:
 
     Without keys it is one. Otherwise a line of numbers is data, unless they are different integers
     above numbers with digits after the point. Numbers next to text are names only if the text is a
-    name that no class has, such as "label", or if a key says that columns have names.
+    name that no class has, such as "label", or if a key states that columns have names.
     """
     with location.open("rb") as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")

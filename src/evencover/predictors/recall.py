@@ -1,0 +1,78 @@
+"""Recall at k: how often top-k rows list the true label, which limits coverage."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.evaluation.statistics import clopper_pearson
+
+
+class RecallAtK(NamedTuple):
+    """The share of labels that their rows list, with its 95% confidence interval.
+
+    ``listed`` of ``counts`` (K,) examples of each class have their label listed. A class is
+    ``capped`` (K,) if its threshold is infinite: all rows that list it include it, so its coverage
+    is its recall.
+    """
+
+    counts: IntArray
+    listed: IntArray
+    capped: Array
+
+    def interval(self, classes: Array | slice = slice(None)) -> tuple[float, float, float]:
+        """Return the recall of all examples of these classes, and its lower and upper limit."""
+        n, n_listed = int(self.counts[classes].sum()), int(self.listed[classes].sum())
+        low, high = clopper_pearson(n_listed, n).tolist()
+        return n_listed / n if n else np.nan, low, high
+
+    def is_below(self, target: float) -> bool:
+        """Return whether recall is significantly below a target, so that no method reaches it."""
+        return self.interval()[2] < target
+
+    def limited(self, guarantees: FloatArray) -> FloatArray:
+        """Return the guarantees (K,) that hold for labels that may not be listed.
+
+        A threshold that is the k-th smallest of n own scores guarantees k / (n + 1), where a score
+        of +inf is within a threshold of +inf. Of the share 1 - r that is not listed, sets lose up
+        to all whenever the threshold is infinite, which is when fewer than k of n labels are
+        listed. Both fall with r, so its lower limit gives a guarantee with 95% confidence.
+        """
+        from scipy.special import bdtr
+
+        n, low = self.counts, clopper_pearson(self.listed, self.counts, 0.9)[:, 0]
+        ranks = np.ceil(guarantees * (n + 1) - 1e-9)
+        is_infinite = np.where(ranks > n, 1.0, bdtr(np.clip(ranks - 1, 0, n), n, low))
+        is_infinite = np.where(ranks < 1, 0.0, is_infinite)
+        return np.maximum(guarantees - (1 - low) * is_infinite, 0.0)
+
+    @property
+    def sentences(self) -> str:
+        """State the recall, and what it means for coverage."""
+        text = (
+            f"Rows list some of the classes: recall at k is {_percent(*self.interval())}. A label "
+            "that is not listed is in no set. Coverage can therefore be below the guarantee by the "
+            "share of labels that are not listed, times the probability that the threshold is "
+            "infinite; guarantees by class account for it with 95% confidence."
+        )
+        if self.capped.any():
+            capped, n_capped = self.interval(self.capped), int(self.capped.sum())
+            recall = _percent(*capped) if self.counts[self.capped].any() else "unknown"
+            text += (
+                f" The coverage of {n_capped:,} classes with an infinite threshold is their recall "
+                f"at k, {recall}."
+            )
+        return text
+
+    def warning(self, target: float) -> str:
+        """Warn of a recall below the target."""
+        return (
+            f"Recall at k is {_percent(*self.interval())}, below the target of {target:.1%}: no "
+            "method can cover labels that are not listed. Use a larger k."
+        )
+
+
+def _percent(share: float, low: float, high: float) -> str:
+    return f"{share:.1%} (95% confidence interval {low:.1%} to {high:.1%})"
