@@ -417,7 +417,7 @@ def test_a_label_counts_for_every_model_that_serves_its_row(predictor, data, new
 
 
 @pytest.mark.parametrize("method", ["standard", "pooled", "classwise"])
-@pytest.mark.parametrize("options", [{}, {"exact": True}, {"keep_top": True}], ids=str)
+@pytest.mark.parametrize("options", [{"exact": True}, {"keep_top": True}, {"keep_top": False}])
 def test_stored_sets_judge_as_the_rule_does(data, method, options):
     fitted = make_predictor(method, score="raps", **options)
     fitted.fit(data.rows[:400], data.labels[:400])
@@ -426,6 +426,22 @@ def test_stored_sets_judge_as_the_rule_does(data, method, options):
     by_id.label(ids, data.labels[400:])
     expected = updated(fitted, data.rows[400:], data.labels[400:], ids=ids, **NOW)
     assert_same_evidence(by_id.snapshot(), expected)
+
+
+def test_sets_are_watched_as_served_and_the_top_class_is_no_sign_of_a_shift(data, new):
+    rows, labels, ids = new
+    snapshots = []
+    for keep_top in (False, True):
+        fitted = ClasswisePredictor(alpha=0.3, keep_top=keep_top)
+        fitted.fit(data.rows[:400], data.labels[:400])
+        snapshots.append(updated(fitted, rows, labels, ids=ids))
+        is_covered = fitted.predict_set(rows).contains(labels)
+        expected = np.bincount(labels[is_covered], minlength=K)
+        np.testing.assert_array_equal(snapshots[-1].covered, expected)
+    without, with_top = snapshots
+    assert with_top.covered.sum() > without.covered.sum()
+    assert (with_top.log_e_values <= without.log_e_values).all()
+    np.testing.assert_array_equal(with_top.shift_log_e_values, without.shift_log_e_values)
 
 
 # Bad input --------------------------------------------------------------------------------------

@@ -82,6 +82,8 @@ def test_the_model_is_described(client, fitted):
     assert found["class_names"] == NAMES
     assert found["method"] == "classwise"
     assert found["guarantee"] == fitted.guarantee_text
+    assert found["keep_top"] == fitted.rule().keep_top
+    assert found["accept_accuracy"] is None
 
 
 def test_a_model_of_logits_refuses_probabilities(data, serve, tmp_path):

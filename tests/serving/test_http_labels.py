@@ -371,7 +371,7 @@ def test_no_rows_give_no_sets_and_no_labels_none(client):
         assert numbers(post(client, "/v1/labels", content)) == (0, 0, 0)
     tensor = {"name": "probabilities", "shape": [0, K], "datatype": "FP64", "data": []}
     found = post(client, "/v2/models/model/infer", {"inputs": [tensor]})
-    assert [output["shape"] for output in found["outputs"]] == [[0], [0, K], [0, K]]
+    assert [output["shape"] for output in found["outputs"]] == [[0], [0, K], [0, K], [0]]
 
 
 def test_answers_are_limited(serve, data):

@@ -300,7 +300,8 @@ class CoverageMonitor:
         """Return the rule for classes within the quantile of their own calibration scores."""
         if self._urn is None:
             return None
-        return replace(rule, thresholds=Thresholds(self._urn.limits), keep_top=False)
+        limits = Thresholds(self._urn.limits)
+        return replace(rule, thresholds=limits, keep_top=False, acceptance=None)
 
     def _source(
         self, probabilities: Any, labels: Any = None, ids: Any = None, *, read_labels: bool = True

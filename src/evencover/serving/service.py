@@ -274,7 +274,7 @@ class Service:
         """Describe a model, the current one by default."""
         loaded = loaded or self.now
         predictor = loaded.predictor
-        names = predictor.class_names_
+        names, acceptance = predictor.class_names_, loaded.rule.acceptance
         return {
             "model": loaded.version,
             "name": self.model.stem,
@@ -282,6 +282,8 @@ class Service:
             "score": predictor.score_.name,
             "alpha": str(predictor.fit_.alpha),
             "exact": predictor.exact,
+            "keep_top": loaded.rule.keep_top,
+            "accept_accuracy": None if acceptance is None else acceptance.accuracy,
             "reads": "logits" if predictor.from_logits else "probabilities",
             "guarantee": predictor.guarantee_text,
             "n_classes": predictor.n_classes_,
