@@ -12,6 +12,7 @@ from evencover import (
     PredictionSets,
     _kernels,
     load,
+    predict_to_folder,
     save,
     to_onnx,
 )
@@ -21,7 +22,12 @@ pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverW
 
 K, N_FIT, N_NEW = 12, 1500, 150
 GRID = 2.0**20  # probabilities are multiples of 1 / GRID: their float32 and float64 are equal
-CASES = [*product([True, False], [True, False], ["softmax", "aps"], [False, True])]
+RULES = [  # keep_top, and whether there are cutoffs, which need it
+    (True, False),
+    (False, False),
+    (True, True),
+]
+CASES = [(*rule, *how) for rule, how in product(RULES, product(["softmax", "aps"], [False, True]))]
 
 
 class Case(NamedTuple):
@@ -102,6 +108,14 @@ def on_dask(case):
         return result_of(case.predictor.predict_set(case.rows, ids=case.ids, executor=client))
 
 
+def to_folder(case):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder = case.file.parent / "sets"
+    predict_to_folder(case.predictor, case.rows, folder, ids=case.ids)
+    table = parquet.read_table(folder)
+    return table["set"].to_pylist(), table["accepted"].to_pylist()
+
+
 def by_numpy_kernels(case):
     with pytest.MonkeyPatch.context() as patch:
         for name in reference.__all__:
@@ -176,6 +190,7 @@ PATHS = {
     "float64": in_float64,
     "executor": on_threads,
     "dask": on_dask,
+    "folder": to_folder,
     "numpy kernels": by_numpy_kernels,
     "onnx float32": onnx_graph("float32"),
     "onnx float64": onnx_graph("float64"),

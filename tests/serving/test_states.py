@@ -192,6 +192,7 @@ def test_an_idle_transaction_of_another_process_does_not_stop_predictions(kind, 
         server = Server(folder, "--state", state)
         clients = Clients(data)
         try:
+            assert server.is_up()  # its state is made before it is held
             with held(state):
                 readers = ThreadPoolExecutor(12)
                 looks = [readers.submit(server.ask, "GET", "/v1/coverage") for _ in range(4)]
