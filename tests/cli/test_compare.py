@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 from cli.running import assert_found, succeeded
 
@@ -15,8 +16,14 @@ def test_compare_prints_a_table_and_a_reason(folder, run, data):
     arguments = ("compare", "cal.npz", "--methods", "standard,classwise", "--n-splits", 3)
     shown = succeeded(run(*arguments, "--scores", "softmax"))
     assert shown.err == ""
-    assert_found(r"3 splits into 150 calibration and 150 test", shown.out)
-    assert_found(r"STANDARD +softmax", shown.out)
+    assert_found(r"6 classes, about 25 calibration examples each, target 90%, 3 random", shown.out)
+    assert_found(r"standard \+ softmax +\d+ ", shown.out)
+    method = re.findall("Recommended: (.*) [+]", shown.out)[0]
+    assert_found(rf"Next: evencover calibrate cal.npz --method {method} -o model", shown.out)
+    everything = succeeded(run(*arguments, "--scores", "softmax", "--all", "--alpha", 0.2)).out
+    assert_found(r"splits into 150 calibration and 150 test", everything)
+    assert_found(r"TrueGap +CovGap +cost +accepted +accuracy +note", everything)
+    assert_found(r"calibrate cal.npz --alpha 0.2 --method", everything)
     about = json.loads(succeeded(run(*arguments, "--json", "--csv", "table.csv")).out)
     result = evencover.compare(
         data.rows[:300], data.labels[:300], methods=["standard", "classwise"], n_splits=3

@@ -1,6 +1,7 @@
 """Recommendations that noise cannot fool, exclusions, and what is called significant."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,26 @@ from evencover.comparison import Candidate, Comparison
 from evencover.evaluation.report import CoverageReport, Tally
 
 K = 30
+GOLDEN = """\
+30 classes, 40 calibration examples each, target 90%, 6 random splits
+
+                         classes    typical   labels   overall
+                       below 90%  shortfall  per set  coverage
+> pooled + softmax             0        2.0      4.0     90.1%  best trade-off
+  rc3p + softmax               0        1.8      5.0     90.4%  lowest shortfall
+  standard + softmax          10       12.5      2.0     86.3%  coverage too low
+  clustered + softmax          0        3.2      5.0     89.7%  runner-up
+  1 more: rows()
+
+Below 90%: significantly (5% false discovery rate), mean of the splits.
+Typical shortfall: of a class from 90%, in points, noise-corrected.
+
+Recommended: pooled + softmax
+  0 classes significantly below 90% instead of 10, for 2.0 more labels per set
+  than standard + softmax.
+  Its cost, which weighs misses against labels, is not distinguishable with 6
+  splits from: clustered + softmax.
+Coverage significantly below 90%: standard + softmax."""
 
 
 def candidate(
@@ -32,7 +53,7 @@ def comparison(*candidates, **more):
     return Comparison(candidates, 0.1, len(candidates[0].reports), 1200, 1200, **more)
 
 
-def test_the_lowest_cost_is_recommended_and_three_points_are_named():
+def test_the_lowest_cost_is_recommended_and_others_are_shown():
     small = candidate("small", 2, np.linspace(0.8, 1.0, K), cost=8, seed=1)
     even = candidate("even", 9, 0.9, cost=11, seed=2)
     balanced = candidate("balanced", 4, np.linspace(0.85, 0.95, K), cost=6, seed=3)
@@ -40,9 +61,47 @@ def test_the_lowest_cost_is_recommended_and_three_points_are_named():
     assert (found.recommended, found.smallest, found.most_even) == (balanced, small, even)
     lines = found.reason.splitlines()
     assert lines[0] == "Recommended: balanced + softmax"
-    assert [line for line in lines if "small + softmax (2.0 fewer" in line]
-    assert [line for line in lines if "even + softmax (5.0 more" in line]
-    assert [row["note"] for row in found.rows()] == ["smallest", "most even", "recommended"]
+    notes = ["smallest", "lowest shortfall", "recommended"]
+    assert [row["note"] for row in found.rows()] == notes
+    assert found.selection == [balanced, even, small]
+    _, cells = found.short_table()
+    assert [row[0].split()[:2] for row in cells] == [
+        [">", "balanced"],
+        ["even", "+"],
+        ["small", "+"],
+    ]
+    assert [row[-1] for row in cells] == ["best trade-off", "lowest shortfall", "smallest"]
+
+
+def test_the_short_table_leads_to_a_decision():
+    """Golden: what a person sees."""
+    found = comparison(
+        candidate("pooled", 4, np.linspace(0.85, 0.95, K), cost=6, seed=3),
+        candidate("classwise", 9, 0.9, cost=11, seed=2),
+        candidate("standard", 2, np.linspace(0.6, 1.2, K).clip(0, 1), cost=8, seed=1),
+        candidate("clustered", 5, np.linspace(0.84, 0.97, K), cost=6.1, seed=4),
+        candidate("rc3p", 5, 0.91, cost=9, seed=4),
+        calibration_size=40,
+    )
+    assert str(found) == GOLDEN
+
+
+@pytest.mark.parametrize(
+    ("size", "coverage", "gain"),
+    [
+        (2, 0.9, "It is the baseline: no candidate has a better trade-off."),
+        (4, 0.9, "0 classes significantly below 90% instead of 10, for 2.0 more labels per set"),
+        (1, 0.9, "0 classes significantly below 90% instead of 10, with 1.0 fewer labels per set"),
+    ],
+)
+def test_the_gain_is_stated_with_its_price(size, coverage, gain):
+    uneven = np.where(np.arange(K) < 10, 0.2, 1.0)
+    standard = candidate("standard", 2, uneven, cost=3 if size == 2 else 9)
+    found = comparison(candidate("pooled", size, coverage, cost=5, seed=1), standard)
+    found = replace(found, alpha=1 - standard.mean("marginal_coverage")) if size == 2 else found
+    assert found.reason.splitlines()[1].strip().startswith(gain)
+    alike = comparison(candidate("pooled", 2, cost=5), candidate("standard", 2, cost=9, seed=1))
+    assert "with sets of the same size as standard + softmax." in alike.reason
 
 
 def test_candidates_that_cost_as_much_as_all_classes_are_not_offered():
@@ -95,7 +154,9 @@ def test_a_shortfall_takes_three_test_rows_of_a_class():
     assert {row["shortfall"] for row in found.rows()} == {None}
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["candidates"] == found.rows()
     titles, cells = found.table()
-    assert {row[titles.index("Shortfall")] for row in cells} == {"–"}
+    assert {row[titles.index("Shortfall")] for row in cells} == {"– ± –"}
+    assert {row[2] for row in found.short_table()[1]} == {"–"}
+    assert found.most_even is None
 
 
 def test_limits_restrict_the_advice():
@@ -171,13 +232,15 @@ def test_of_equal_candidates_hardly_ever_one_is_called_significantly_worse():
     assert accused / n_tables <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / n_tables)
 
 
-def test_ties_are_named():
+def test_candidates_that_are_not_distinguishable_are_named():
     near = [candidate(name, 3, cost=5.01, seed=seed) for seed, name in enumerate("bcdefghi", 4)]
     found = comparison(candidate("a", 3, cost=4.9), near[0], candidate("far", 3, cost=9))
-    (line,) = [line for line in found.reason.splitlines() if line.startswith("  Tied")]
+    (line,) = [line for line in found.reason.splitlines() if "not distinguishable with 6" in line]
     assert line.endswith(": b + softmax.")
-    assert [row["note"].split(", ")[-1] for row in found.rows()[1:]] == ["tied", ""]
+    notes = [row["note"].split(", ")[-1] for row in found.rows()[1:]]
+    assert notes == ["not distinguishable", ""]
     several = comparison(candidate("a", 3, cost=4.9), *near[:2]).reason
     assert "b and c + softmax." in several
     assert "; 2 more." in comparison(candidate("a", 3, cost=4.9), *near).reason
-    assert "Tied" not in comparison(candidate("a", 3), candidate("far", 3, cost=9)).reason
+    apart = comparison(candidate("a", 3), candidate("far", 3, cost=9))
+    assert "significantly the lowest" in apart.reason

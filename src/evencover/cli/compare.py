@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+from typing import TYPE_CHECKING
+
 from evencover.cli import options
 from evencover.cli.console import note, print_table, print_text, watch
 from evencover.data.location import as_location
 from evencover.data.open import as_source
 from evencover.output.atomic import write_csv
+
+if TYPE_CHECKING:
+    from evencover.comparison.result import Candidate
 
 
 def run(
@@ -25,6 +31,7 @@ def run(
     settings: options.Settings = None,
     temperature: float = 1.0,
     seed: options.Seed = 0,
+    show_all: options.All = False,
     as_json: options.Json = False,
     csv: options.Table = None,
     report: options.Page = None,
@@ -111,7 +118,29 @@ def run(
     if as_json:
         options.print_json(result.to_dict())
         return
-    print_table(*result.table(), title=result.heading(), least=["CovGap", "coverage"])
-    print_text(result.reason)
-    if result.smaller:
-        print_table(*result.curve_table())
+    if show_all:
+        least = ["accuracy", "accepted", "CovGap", "TrueGap", "cost", "coverage"]
+        print_table(*result.table(), title=f"{result.heading()}\n{result.noise()}", least=least)
+        print_text(result.reason)
+        if result.smaller:
+            print_table(*result.curve_table())
+    else:
+        print_text(result.summary("--all"))
+    if result.recommended is not None:
+        asked = {"alpha": None if alpha == "0.1" else alpha, "floor": floor}
+        asked |= {"confidence": confidence}
+        print_text(f"Next: {_next_command(result.recommended, data, alpha_of or [], asked)}")
+
+
+def _next_command(
+    candidate: Candidate, data: str | None, alpha_of: list[str], asked: dict[str, str | None]
+) -> str:
+    """Return the command that calibrates a candidate."""
+    from evencover.predictors import DEFAULT_METHOD
+
+    asked["method"] = None if candidate.method == DEFAULT_METHOD else candidate.method
+    asked["score"] = None if candidate.score == "softmax" else candidate.score
+    options = [f"--{name} {shlex.quote(value)}" for name, value in asked.items() if value]
+    options += [f"--alpha-of {shlex.quote(pair)}" for pair in alpha_of]
+    name = "DATA" if data is None else shlex.quote(data)
+    return " ".join(["evencover calibrate", name, *options, "-o model.safetensors"])

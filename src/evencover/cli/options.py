@@ -40,6 +40,7 @@ ModelFile = Annotated[Path, Parameter(help="Model written by calibrate.")]
 TestData = Annotated[str, Parameter(help="Probabilities and labels of held-out test data.")]
 Force = Annotated[Switch, Parameter(help="Overwrite an existing file.")]
 Json = Annotated[Switch, Parameter(name="--json", help="Print everything as JSON.")]
+All = Annotated[Switch, Parameter(name="--all", help="Print all numbers.")]
 Dask = Annotated[
     str | None, Parameter(help="Run on a Dask cluster: its scheduler's URL, or 'local'.")
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,14 @@ from evencover.evaluation.statistics import root_and_error, squared_gaps, square
 from evencover.validation import import_pandas
 
 MOST_NAMES = 6  # of candidates that a line lists
+MOST_SHOWN = 4  # candidates in the short table
+# Titles of the short table; {target} stands for 1 - alpha.
+SHORT_TITLES = {
+    "n_likely_below": "classes\nbelow {target}",
+    "shortfall": "typical\nshortfall",
+    "avg_size": "labels\nper set",
+    "marginal_coverage": "overall\ncoverage",
+}
 # Roots of means of squares, which are averaged over the splits before the root.
 SQUARES = {"true_gap": squared_gaps, "shortfall": squared_shortfalls}
 
@@ -142,11 +151,15 @@ class Comparison:
     @property
     def target(self) -> str:
         """Target coverage in words: of every class, or each class's own."""
-        return "its target" if self._is_per_class else f"{1 - self.alpha:.0%}"
+        return "its target" if self._is_per_class else f"{100 * (1 - self.alpha):.4g}%"
 
     @property
     def _is_per_class(self) -> bool:
         return self.candidates[0].reports[0].class_alpha is not None
+
+    @property
+    def _short_target(self) -> str:
+        return "target" if self._is_per_class else self.target
 
     @property
     def n_classes(self) -> int:
@@ -190,7 +203,7 @@ class Comparison:
     def _covering(self) -> list[Candidate]:
         return [candidate for candidate in self.candidates if not self.covers_too_little(candidate)]
 
-    # ---- three points ------------------------------------------------------------------------
+    # ---- points to choose from --------------------------------------------------------------
 
     @cached_property
     def best(self) -> Candidate:
@@ -210,8 +223,29 @@ class Comparison:
 
     @property
     def most_even(self) -> Candidate | None:
-        """The lowest TrueGap among those allowed that do not cost too much."""
-        return min(self._offered, key=lambda candidate: candidate.mean("true_gap"), default=None)
+        """The lowest shortfall among those allowed that do not cost too much; None if unknown."""
+        known = [c for c in self._offered if not np.isnan(c.mean("shortfall"))]
+        return min(known, key=lambda c: (c.mean("shortfall"), c.mean("avg_size")), default=None)
+
+    @property
+    def baseline(self) -> Candidate | None:
+        """What others are compared with: STANDARD with the recommended score, or with the first."""
+        standard = [candidate for candidate in self.candidates if candidate.method == "standard"]
+        same_score = [c for c in standard if c.score == self.best.score]
+        return next(iter([*same_score, *standard]), None)
+
+    @property
+    def runner_up(self) -> Candidate | None:
+        """The lowest cost among those allowed but `best`."""
+        others = [candidate for candidate in self.allowed if candidate is not self.best]
+        return min(others, key=lambda candidate: candidate.mean("cost"), default=None)
+
+    @property
+    def selection(self) -> list[Candidate]:
+        """The few candidates to choose from: `best`, and those that others may prefer."""
+        points = (self.best, self.most_even, self.baseline, self.smallest, self.runner_up)
+        chosen: dict[int, Candidate] = {id(point): point for point in points if point is not None}
+        return list(chosen.values())[:MOST_SHOWN]
 
     @property
     def _offered(self) -> list[Candidate]:
@@ -249,23 +283,15 @@ class Comparison:
 
     @property
     def reason(self) -> str:
-        """State the recommendation, what it costs, alternatives and exclusions, line by line."""
+        """State the recommendation, its gain and price, and exclusions, line by line."""
         chosen = self.recommended
         lines = [f"Recommended: {self.best.name}"]
         if chosen is None:
             required = f"coverage of {100 * (1 - self.alpha):.4g}%"
             if self.max_size is not None:
-                required += f" and an average set size of at most {self.max_size:g}"
+                required += f" and at most {self.max_size:g} labels per set"
             lines = [f"No candidate has {required}.", f"Without these: {self.best.name}"]
         lines += [f"  {line}" for line in self._about_best()]
-        for title, other in (("Smaller sets:", self.smallest), ("More even:   ", self.most_even)):
-            if chosen is not None and other is not None and other is not chosen:
-                size = other.mean("avg_size") - chosen.mean("avg_size")
-                gap = other.mean("true_gap") - chosen.mean("true_gap")
-                lines.append(
-                    f"{title} {other.name} ({abs(size):.1f} {'more' if size >= 0 else 'fewer'} "
-                    f"classes, {abs(gap):.1f} points {'more' if gap > 0 else 'less'} deviation)"
-                )
         for problem, applies in {
             f"Coverage significantly below {self.target}": self.covers_too_little,
             f"Cost no lower than that of all {self.n_classes} classes": self.costs_too_much,
@@ -279,25 +305,40 @@ class Comparison:
                 lines.append(f"{problem}: {_names(excluded)}.")
         return "\n".join(lines)
 
+    @property
+    def gain(self) -> str:
+        """State what `best` gains over the baseline, and its price in labels."""
+        best, other = self.best, self.baseline
+        if other is None:
+            return f"{best.mean('avg_size'):.1f} labels per set."
+        if other is best:
+            return "It is the baseline: no candidate has a better trade-off."
+        n_best, n_other = (round(c.mean("n_likely_below")) for c in (best, other))
+        gain = f"{n_best:,} class{'es' * (n_best != 1)} significantly below {self.target}"
+        gain += f" instead of {n_other:,}"
+        shortfalls = best.mean("shortfall"), other.mean("shortfall")
+        if n_best == n_other and not np.isnan(shortfalls).any():
+            gain = "A typical shortfall of {:.1f} points instead of {:.1f}".format(*shortfalls)
+        added = best.mean("avg_size") - other.mean("avg_size")
+        if abs(added) < 0.05:
+            return f"{gain}, with sets of the same size as {other.name}."
+        price = f"{abs(added):.1f} {'more' if added > 0 else 'fewer'} labels per set"
+        return f"{gain}, {'for' if added > 0 else 'with'} {price} than {other.name}."
+
     def _about_best(self) -> list[str]:
-        """State the cost of `best`, its size and gap, ties, and what a floor costs."""
-        best = self.best
-        lines = [
-            f"Lowest cost ({best.mean('cost'):.1f} labels per example); average set size "
-            f"{best.mean('avg_size'):.1f}.",
-            f"Class coverage typically deviates from {self.target} by "
-            f"{best.mean('true_gap'):.1f} points.",
-        ]
+        """State the gain of `best`, candidates it cannot be told from, and what a floor costs."""
+        best, lines = self.best, [self.gain]
         others = [candidate for candidate in self.allowed if candidate is not best]
-        tied = [
-            candidate
-            for candidate in others
-            if not self.difference_to_best(candidate).is_significant
-        ]
-        if tied:
-            lines.append(f"Tied on cost: {_names(tied)}.")
+        alike = [c for c in others if not self.difference_to_best(c).is_significant]
+        if alike:
+            lines.append(
+                f"Its cost, which weighs misses against labels, is not distinguishable with "
+                f"{self.n_splits} splits from: {_names(alike)}."
+            )
         elif others:
-            lines.append("No other candidate is tied on cost.")
+            lines.append(
+                "Its cost, which weighs misses against labels, is significantly the lowest."
+            )
         if self.costs_too_much(best):
             lines.append(
                 f"Sets of all {self.n_classes} classes cost no more. Add calibration examples or "
@@ -315,8 +356,8 @@ class Comparison:
 
     @property
     def _points(self) -> dict[str, Candidate | None]:
-        points = (self.recommended, self.smallest, self.most_even)
-        return dict(zip(("recommended", "smallest", "most_even"), points, strict=True))
+        names = ("recommended", "most_even", "baseline", "smallest")
+        return {name: getattr(self, name) for name in names}
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON."""
@@ -346,6 +387,8 @@ class Comparison:
             for name in metrics:
                 row[name] = or_none(candidate.mean(name))
                 row[f"{name}_se"] = or_none(candidate.standard_error(name))
+            for name in ("accepted_share", "accepted_accuracy"):
+                row[name] = or_none(candidate.mean(name))
             if candidate.avg_size_without_floor is not None:
                 row["avg_size_without_floor"] = candidate.avg_size_without_floor
             difference = self.difference_to_best(candidate)
@@ -363,17 +406,22 @@ class Comparison:
 
     def note(self, candidate: Candidate) -> str:
         """Return the roles of a candidate, or why it is excluded."""
+        return ", ".join(self._roles(candidate))
+
+    def _roles(self, candidate: Candidate) -> list[str]:
         if self.covers_too_little(candidate):
-            return "coverage too low"
-        notes = [
-            name.replace("_", " ") for name, point in self._points.items() if point is candidate
+            return ["coverage too low"]
+        roles = [
+            name.replace("most_even", "lowest shortfall")
+            for name, point in self._points.items()
+            if point is candidate
         ]
-        if self.costs_too_much(candidate) and not notes:
-            return "cost too high"
+        if self.costs_too_much(candidate) and not roles:
+            return ["cost too high"]
         is_other = candidate in self.allowed and candidate is not self.recommended
         if is_other and not self.difference_to_best(candidate).is_significant:
-            notes.append("tied")
-        return ", ".join(notes)
+            roles.append("not distinguishable")
+        return roles
 
     def to_frame(self) -> Any:
         """Return `rows` as a pandas data frame."""
@@ -386,28 +434,63 @@ class Comparison:
         return ParetoDisplay.from_comparison(self, ax=ax)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Return column titles and cells for people."""
+        """Return column titles and cells of all candidates, means ± standard errors."""
         metrics = shown_in("comparison table")
         cells = [
             [
-                candidate.method.upper(),
-                candidate.score,
-                *(metric.text(candidate.mean(metric.name)) for metric in metrics),
+                candidate.name,
+                *(
+                    f"{metric.text(candidate.mean(metric.name))} ± "
+                    f"{metric.text(candidate.standard_error(metric.name))}"
+                    for metric in metrics
+                ),
                 f"{candidate.mean('cost'):.1f}",
+                *self._acceptance(candidate),
                 self.note(candidate),
             ]
             for candidate in self.candidates
         ]
-        return ["method", "score", *(metric.title for metric in metrics), "cost", ""], cells
+        titles = ["candidate", *(metric.title for metric in metrics), "cost"]
+        return [*titles, "accepted", "accuracy", "note"], cells
+
+    @staticmethod
+    def _acceptance(candidate: Candidate) -> list[str]:
+        names = ("accepted_share", "accepted_accuracy")
+        means = [candidate.mean(name) for name in names]
+        return ["–" if np.isnan(mean) else f"{mean:.1%}" for mean in means]
+
+    def short_table(self) -> tuple[list[str], list[list[str]]]:
+        """Return titles and cells of the `selection`, the recommended one marked by ">"."""
+        metrics = {metric.name: metric for metric in shown_in("comparison table")}
+        cells = []
+        for candidate in self.selection:
+            below, gap, size = (
+                candidate.mean(name) for name in ("n_likely_below", "shortfall", "avg_size")
+            )
+            is_chosen = candidate is self.recommended
+            role = next(iter(self._roles(candidate)), "")
+            if role in ("", "not distinguishable") and candidate is self.runner_up:
+                role = "runner-up"
+            cells.append(
+                [
+                    f"{'>' if is_chosen else ' '} {candidate.name}",
+                    f"{below:.0f}",
+                    "–" if np.isnan(gap) else f"{gap:.1f}",
+                    f"{size:.1f}",
+                    metrics["marginal_coverage"].text(candidate.mean("marginal_coverage")),
+                    "best trade-off" if is_chosen else role,
+                ]
+            )
+        titles = [title.format(target=self._short_target) for title in SHORT_TITLES.values()]
+        return ["", *titles, ""], cells
 
     def curve_table(self) -> tuple[list[str], list[list[str]]]:
-        """Return AvgSize and TrueGap of every candidate at every calibration size."""
-        titles = ["AvgSize, TrueGap with", "", *(result.size_text for result in self.by_size)]
+        """Return labels per set and shortfall of every candidate at every calibration size."""
+        titles = ["labels per set, shortfall with", *(result.size_text for result in self.by_size)]
         cells = [
             [
-                candidates[0].method.upper(),
-                candidates[0].score,
-                *(f"{c.mean('avg_size'):.2f}, {c.mean('true_gap'):.2f}" for c in candidates),
+                candidates[0].name,
+                *(f"{c.mean('avg_size'):.1f}, {c.mean('shortfall'):.1f}" for c in candidates),
             ]
             for candidates in zip(*(result.candidates for result in self.by_size), strict=True)
         ]
@@ -421,19 +504,44 @@ class Comparison:
         return f"{self.n_calibration:,} examples"
 
     def heading(self) -> str:
-        """Describe the splits, and the CovGap that sampling noise alone gives."""
-        level = f"{'mean ' if self._is_per_class else ''}alpha = {self.alpha:.4g}"
-        level += "" if self.confidence is None else f", confidence = {self.confidence:g}"
+        """Describe the data, the target and the splits."""
+        tested = np.any([report.evaluated for report in self.candidates[0].reports], axis=0)
+        n_tested = int(tested.sum())
+        classes = f"{self.n_classes:,} classes"
+        classes += "" if n_tested == self.n_classes else f" ({n_tested:,} in the data)"
+        about = "" if isinstance(self.calibration_size, int) else "about "
+        confidence = "" if self.confidence is None else f" with {self.confidence:.4%} confidence"
+        target = "targets by class" if self._is_per_class else f"target {self.target}"
         return (
-            f"{self.n_splits} splits into {self.n_calibration:,} calibration and {self.n_test:,} "
-            f"test examples, {level}.\n"
-            f"Sampling noise alone gives a CovGap of {self.noise_floor:.1f}; smaller values are "
-            "not meaningful."
+            f"{classes}, {about}{self.n_calibration / n_tested:.3g} calibration examples each, "
+            f"{target}{confidence}, {self.n_splits} random splits"
         )
 
+    def noise(self) -> str:
+        """State the CovGap that sampling noise alone gives."""
+        return (
+            f"Means ± standard errors over splits into {self.n_calibration:,} calibration and "
+            f"{self.n_test:,} test examples.\nSampling noise alone gives a CovGap of "
+            f"{self.noise_floor:.1f}; smaller values are not meaningful."
+        )
+
+    def summary(self, more: str = "rows()") -> str:
+        """Show what to choose from, and the recommendation; `more` names where the rest is."""
+        titles, cells = self.short_table()
+        n_more = len(self.candidates) - len(cells)
+        rest = [f"  {n_more} more: {more}"] if n_more else []
+        target = self._short_target
+        meaning = (
+            f"Below {target}: significantly (5% false discovery rate), mean of the splits.\n"
+            f"Typical shortfall: of a class from {self.target}, in points, noise-corrected."
+        )
+        curve = ["", _aligned(*self.curve_table())] if self.smaller else []
+        table = [_aligned(titles, cells), *rest, "", meaning]
+        reason = [_folded(line) for line in self.reason.splitlines()]
+        return "\n".join([self.heading(), "", *table, "", *reason, *curve])
+
     def __str__(self) -> str:
-        curve = [_aligned(*self.curve_table())] if self.smaller else []
-        return "\n".join([self.heading(), _aligned(*self.table()), self.reason, *curve])
+        return self.summary()
 
     __repr__ = __str__
 
@@ -444,12 +552,26 @@ class Comparison:
 
 
 def _aligned(titles: list[str], cells: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    """Align a table: numbers to the right, the first and the last column to the left."""
+    split = [title.split("\n") for title in titles]
+    height = max(map(len, split))
+    heads = [list(row) for row in zip(*([""] * (height - len(t)) + t for t in split), strict=True)]
+    rows, last = [*heads, *cells], len(titles) - 1
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in [titles, *cells]
+        "  ".join(
+            cell.ljust(width) if number in (0, last) else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
     )
     return "\n".join(lines)
+
+
+def _folded(line: str) -> str:
+    """Fold a line at 79 characters."""
+    more = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(line, 79, subsequent_indent="  ", **more)  # type: ignore[arg-type]
 
 
 def _html_table(caption: str, titles: list[str], cells: list[list[str]]) -> str:

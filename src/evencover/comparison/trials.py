@@ -259,11 +259,14 @@ class ScoredRows:
                     for trial in counter.trials
                 ],
             )
-            for number, trial, pair, sizes, penalty in zip(
-                numbers[base], counter.trials, covered, counts.sizes, penalties, strict=True
-            ):
+            for number, trial, pair, sizes, accepted, penalty in zip(
+                numbers[base], counter.trials, covered, counts.sizes, counts.accepted, penalties,
+                strict=True,
+            ):  # fmt: skip
                 n_unknown = int((~self.is_known & trial.is_test).sum())
-                tally = Tally(*pair, sizes, n_unknown=n_unknown)
+                tally = Tally(pair[0], pair[1], sizes, n_unknown=n_unknown)
+                if trial.predictor.fit_.keep_top:
+                    tally = tally._replace(accepted=accepted[0], accepted_right=accepted[1])
                 avg_size = float(sizes @ np.arange(len(sizes)) / max(1, sizes.sum()))
                 outcomes[number] = Outcome(trial.predictor, tally, avg_size + penalty)
         return [outcomes[number] for number in range(len(trials))]
@@ -331,11 +334,13 @@ class SizeCounts(NamedTuple):
     """Counts of one base score's trials.
 
     ``sizes`` (trials, K + 1): test rows by set size. ``filled`` (m, K): for the m trials that keep
-    the most probable class, rows by class that are covered because of that.
+    the most probable class, rows by class that are covered because of that. ``accepted`` (trials,
+    2, K): of sets of one label, test rows by most probable class, and those where it is right.
     """
 
     sizes: IntArray
     filled: IntArray
+    accepted: IntArray
 
 
 class Reading(NamedTuple):
@@ -443,7 +448,21 @@ class SizeCounter:
             counts += np.bincount(
                 top[lacks_top & is_label & is_test[:, column]], minlength=n_classes
             )
+        accepted = np.zeros((len(self.tests), 2, n_classes), dtype=np.int64)
+        if self.keeps_top:
+            accepted = _accepted(top, is_label, (sizes == 1) & is_test, n_classes)
         width = n_classes + 1
         sizes += np.arange(0, width * len(self.tests), width)
         by_size = np.bincount(sizes[is_test], minlength=width * len(self.tests))
-        return SizeCounts(by_size.reshape(-1, width), filled)
+        return SizeCounts(by_size.reshape(-1, width), filled, accepted)
+
+
+def _accepted(top: IntArray, is_label: Array, is_single: Array, n_classes: int) -> IntArray:
+    """Count sets of one label (n, trials) by that label, the most probable class, and if right."""
+    n_trials = is_single.shape[1]
+    rows, trials = np.nonzero(is_single)
+    keys = trials * n_classes + top[rows]
+    counts = [
+        np.bincount(each, minlength=n_trials * n_classes) for each in (keys, keys[is_label[rows]])
+    ]
+    return np.stack([count.reshape(n_trials, n_classes) for count in counts], axis=1)

@@ -107,6 +107,11 @@ class CoverageMetrics:
         return statistics.too_few_to_judge(self.likely_below, self.class_counts, self.alphas)
 
     @property
+    def n_likely_below(self) -> int:
+        """How many classes are `likely_below`."""
+        return int(self.likely_below.sum())
+
+    @property
     def n_undercovered(self) -> int:
         """How many classes have coverage <= 1 - alpha - 0.1."""
         return round(self.frac_undercovered * self.n_classes_evaluated)
@@ -214,8 +219,12 @@ class Metric:
         return float(getattr(report, self.name))
 
     def text(self, value: float) -> str:
-        """Format a value; it is not known if no class has enough test rows."""
-        return "–" if np.isnan(value) else f"{value:.{self.digits}f}"
+        """Format a value, shares in percent; unknown if no class has enough test rows."""
+        if np.isnan(value):
+            return "–"
+        if self.unit == "share":
+            return f"{value:.{self.digits - 2}%}"
+        return f"{value:.{self.digits}f}"
 
     def describe(self, target: str, report: CoverageMetrics | None = None) -> str:
         """Describe it; `target` stands for 1 - alpha."""
@@ -245,61 +254,68 @@ def _usual_sizes(report: CoverageMetrics) -> str:
 # fmt: off
 METRICS: tuple[Metric, ...] = (
     Metric(
+        "n_likely_below", "below target", "classes significantly below {target}, at a 5% false "
+        "discovery rate",
+        "classes", 1, "lower", {"comparison": 0, "comparison table": 0},
+        formula="number of classes that exact binomial tests find below 1 - alpha",
+    ),
+    Metric(
         "marginal_coverage", "coverage", "fraction of examples whose set contains their label",
-        "share", 3, "target", {"report": -1, "comparison": 8, "comparison table": 4},
-        detail=lambda report: f"of all examples; target {1 - report.alpha:.4g}",
+        "share", 3, "target", {"report": 0, "comparison": 3, "comparison table": 3},
+        detail=lambda report: f"of {report.n_rows:,} examples; target "
+        f"{100 * (1 - report.alpha):.4g}%",
     ),
     Metric(
         "covgap", "CovGap", "mean deviation of class coverage from {target}",
-        "points", 2, "lower", {"report": 3, "comparison": 2, "comparison table": 3, "study": 1},
+        "points", 2, "lower", {"report": 4, "comparison": 5, "comparison table": 5, "study": 1},
         formula="100 · mean over classes of abs(c_y - (1 - alpha))",
     ),
     Metric(
         "covgap_noise_floor", "noise floor", "CovGap expected from test noise alone",
-        "points", 2, "neither", {"report": 4},
+        "points", 2, "neither", {"report": 5},
         formula="expected CovGap if every c_y is 1 - alpha, from the number of test examples",
     ),
     Metric(
         "true_gap", "TrueGap",
         "typical deviation of class coverage from {target}, noise-corrected",
-        "points", 2, "lower", {"report": 1, "comparison": 0, "comparison table": 1, "study": 4},
+        "points", 2, "lower", {"report": 3, "comparison": 4, "comparison table": 4, "study": 4},
         formula="root of the mean over classes of an unbiased estimate of (c_y - (1 - alpha))²",
         detail=_with_interval,
     ),
     Metric(
         "shortfall", "Shortfall", "typical shortfall of class coverage from {target}, "
         "noise-corrected",
-        "points", 2, "lower", {"report": 2, "comparison": 1, "comparison table": 2},
+        "points", 2, "lower", {"report": 2, "comparison": 1, "comparison table": 1},
         formula="root of the mean over classes of an estimate of min(c_y - (1 - alpha), 0)²",
     ),
     Metric(
         "avg_size", "AvgSize", "mean number of classes in a set",
-        "classes", 2, "lower", {"report": 0, "comparison": 3, "comparison table": 0, "study": 2},
+        "classes", 2, "lower", {"report": 1, "comparison": 2, "comparison table": 2, "study": 2},
         detail=_usual_sizes,
     ),
     Metric(
         "frac_undercovered", "FracUnderCov", "fraction of classes 10 points or more below {target}",
-        "share", 3, "lower", {"report": 5, "comparison": 4, "study": 3},
+        "share", 3, "lower", {"report": 6, "comparison": 6, "study": 3},
         formula="c_y <= 1 - alpha - 0.1",
         detail=lambda report: f"{report.n_undercovered} of {report.n_classes_evaluated} classes "
         "are 10 points or more below",
     ),
     Metric(
         "frac_below_half", "FracBelow50", "fraction of classes with coverage below 50%",
-        "share", 3, "lower", {"report": 6, "comparison": 5}, formula="c_y < 1/2",
+        "share", 3, "lower", {"report": 7, "comparison": 7}, formula="c_y < 1/2",
     ),
     Metric(
         "macro_coverage", "MacroCov", "mean coverage over classes",
-        "share", 3, "target", {"report": 8, "comparison": 7}, formula="mean of c_y",
+        "share", 3, "target", {"report": 9, "comparison": 8}, formula="mean of c_y",
     ),
     Metric(
         "undercov_gap", "UnderCovGap", "mean shortfall of class coverage from {target}",
-        "points", 2, "lower", {"report": 7},
+        "points", 2, "lower", {"report": 8},
         formula="100 · mean over classes of max(0, 1 - alpha - c_y)",
     ),
     Metric(
         "empty_share", "empty", "fraction of examples with an empty set",
-        "share", 3, "neither", {"report": 9, "comparison": 9},
+        "share", 3, "neither", {"report": 10},
     ),
 )
 # fmt: on

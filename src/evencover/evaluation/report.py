@@ -320,7 +320,12 @@ class CoverageReport(CoverageMetrics):
 
     @property
     def accepted_share(self) -> float:
-        """Fraction of rows whose most probable class is accepted without a review."""
+        """Fraction of rows whose most probable class is accepted without a review.
+
+        NaN if accepted rows were not counted.
+        """
+        if self.accepted is None:
+            return np.nan
         return float(_total(self.accepted) / max(1, self.size_counts.sum()))
 
     @property
