@@ -66,7 +66,7 @@ def test_every_method_and_score_is_calibrated_by_name(folder, run, data, argumen
     succeeded(run("predict", "m.safetensors", "new.npy", "-o", "sets.npz"))
     sets = again.predict_set(data.rows[300:])
     assert np.load("sets.npz")["indices"].tolist() == sets.indices.tolist()
-    assert_found("FracBelow50", succeeded(run("evaluate", "m.safetensors", "test.npz")).out)
+    assert_found("overall coverage", succeeded(run("evaluate", "m.safetensors", "test.npz")).out)
 
 
 def write_by_class(name, column, values):

@@ -6,13 +6,16 @@ import numpy as np
 from cli.running import assert_found, succeeded
 
 from evencover import load
+from evencover.report.content import report_content
+
+OTHER_NAMES = {"n_unknown_labels": "n_unknown", "accepted_too_often_wrong": "is_unsafe"}
 
 
 def test_evaluate_as_json_has_the_attributes_as_keys(model, run, data):
     about = json.loads(succeeded(run("evaluate", model, "test.npz", "--json")).out)
     report = load(model).evaluate(data.rows[300:], data.labels[300:])
     for key, value in about.items():
-        found = getattr(report, "n_unknown" if key == "n_unknown_labels" else key)
+        found = getattr(report, OTHER_NAMES.get(key, key))
         if key.startswith("by_"):
             found = [group._asdict() for group in found()]
         np.testing.assert_equal(value, found if isinstance(found, dict) else list_of(found))
@@ -25,10 +28,19 @@ def list_of(value):
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def test_evaluate_prints_the_table(model, run, data):
-    text = succeeded(run("evaluate", model, "test.npz")).out
+def test_evaluate_opens_with_the_headline_and_all_prints_all(model, run, data):
+    first, _, *lines = succeeded(run("evaluate", model, "test.npz")).out.splitlines()
     report = load(model).evaluate(data.rows[300:], data.labels[300:])
-    assert str(report) in text
+    content = report_content(load(model), data.rows[300:], data.labels[300:])
+    assert first == content["verdict"]["headline"]
+    assert lines[:-1] == report.lines()
+    assert [line.split("  ")[0] for line in lines[:3]] == [
+        "overall coverage",
+        "labels per set",
+        "below 90%",
+    ]
+    text = succeeded(run("evaluate", model, "test.npz", "--all")).out
+    assert "\n".join(report.lines(everything=True)) in text
     for group in report.by_calibration_count():
-        cells = (group.group, group.n_classes, group.n_rows, f"{group.coverage:.3f}")
+        cells = (group.group, group.n_classes, group.n_rows, f"{group.coverage:.1%}")
         assert_found(" +".join(map(str, cells)), text)

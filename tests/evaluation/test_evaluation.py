@@ -160,7 +160,8 @@ def test_the_report_can_be_read_by_people_and_machines():
     frame = report.to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert frame["coverage"].tolist()[:3] == report.class_coverage.tolist()[:3]
-    assert "CovGap" in str(report)
+    assert "CovGap" in [name for name, _, _ in report.summary()]
+    assert max(map(len, str(report).splitlines())) <= 80
     assert "<table>" in report._repr_html_()
 
 

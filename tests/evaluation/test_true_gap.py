@@ -89,7 +89,7 @@ def test_reports_show_the_interval_of_the_gap():
     low, high = report.true_gap_interval
     assert 8 < low < report.true_gap < high < 12
     assert report.to_dict()["true_gap_interval"] == [low, high]
-    assert f"{low:.1f} to {high:.1f}" in str(report)
+    assert f"{low:.1f} to {high:.1f}" in "".join(report.lines(everything=True))
     alone = CoverageReport.from_tally(Tally(rows[:1], covered[:1], np.bincount([5] * 20)), 0.1)
     assert alone.to_dict()["true_gap_interval"] == [None, None]
 

@@ -21,6 +21,8 @@ def run(
     *,
     alpha: options.OtherAlpha = None,
     top: options.Top = None,
+    accept_accuracy: float | None = None,
+    show_all: options.All = False,
     as_json: options.Json = False,
     csv: options.Table = None,
     force: options.Force = False,
@@ -33,13 +35,17 @@ def run(
 
     Parameters
     ----------
+    accept_accuracy
+        Target accuracy of accepted predictions; by default 0.95 or the model's.
     csv
         Also write one row per class to this file.
     """
     predictor = options.with_alpha(options.load_model(model, data), alpha)
     source = read.open(data, "evaluating", predictor)
     with options.executor(dask) as workers:
-        report = predictor.evaluate(source, executor=workers, top=top)
+        report = predictor.evaluate(
+            source, executor=workers, top=top, accept_accuracy=accept_accuracy
+        )
     if csv is not None:
         columns = report.class_columns()
         rows = zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)
@@ -47,7 +53,12 @@ def run(
     if as_json:
         options.print_json(report.to_dict())
         return
-    print_text(str(report))
+    from evencover.report.verdict import headline
+
+    print_text("\n".join([headline(predictor, report), "", *report.lines(everything=show_all)]))
+    if not show_all:
+        print_text("More numbers: --all; one row per class: --csv FILE.")
+        return
     table = report.by_calibration_count()
     if report.cluster_of_class is not None:
         table += report.by_cluster()
@@ -57,5 +68,5 @@ def run(
 
 
 def _group_cells(group: GroupCoverage) -> list[str]:
-    numbers = [f"{group.coverage:.3f}", f"{group.mean_class_coverage:.3f}", f"{group.covgap:.2f}"]
+    numbers = [f"{group.coverage:.1%}", f"{group.mean_class_coverage:.1%}", f"{group.covgap:.1f}"]
     return [group.group, str(group.n_classes), str(group.n_rows), *numbers]

@@ -45,9 +45,8 @@ class Tally(NamedTuple):
     @classmethod
     def zeros(cls, n_classes: int) -> Tally:
         """Return the tally of no rows."""
-        lengths = (n_classes, n_classes, n_classes + 1, n_classes)
-        rows, covered, sizes, sums = (np.zeros(n, dtype=np.int64) for n in lengths)
-        return cls(rows, covered, sizes, sums, listed=rows)
+        rows, covered, sums, *more = (np.zeros(n_classes, dtype=np.int64) for _ in range(7))
+        return cls(rows, covered, np.zeros(n_classes + 1, dtype=np.int64), sums, 0, *more)
 
     @classmethod
     def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
@@ -169,7 +168,8 @@ class GroupCoverage(NamedTuple):
 class ClassView(NamedTuple):
     """Describe one class: coverage, its 95% confidence interval, and likely causes.
 
-    ``confused_with`` lists (class, how many of its test rows had that class first instead).
+    ``confused_with`` lists (class, how many of its test rows had that class first instead);
+    ``appears`` states in how many sets the class is, and how often it is right there.
     """
 
     class_index: int
@@ -183,6 +183,7 @@ class ClassView(NamedTuple):
     guarantee: float | None
     cluster: int | None
     confused_with: tuple[tuple[int, int], ...]
+    appears: str = ""
 
 
 def _share(part: Any, whole: IntArray) -> FloatArray:
@@ -356,6 +357,22 @@ class CoverageReport(CoverageMetrics):
         added = self.appearances - self.class_covered
         return np.argsort(-added, kind="stable")[: min(k, int((added > 0).sum()))]
 
+    @property
+    def crowding(self) -> float:
+        """Share of all labels in sets that `largest_contributors` add wrongly; NaN if unknown."""
+        if self.appearances is None:
+            return np.nan
+        classes = self.largest_contributors()
+        wrong = (self.appearances - self.class_covered)[classes].sum()
+        return float(wrong / max(1, self.appearances.sum()))
+
+    def _appears(self, index: int) -> str:
+        if self.appearances is None:
+            return ""
+        n_sets, n_right = int(self.appearances[index]), int(self.class_covered[index])
+        share = f"appears in {n_sets / self.n_rows:.1%} of sets"
+        return f"{share}, right in {n_right / n_sets:.1%}" if n_sets else share
+
     # ---- groups of classes -------------------------------------------------------------------
 
     def by_group(
@@ -429,6 +446,7 @@ class CoverageReport(CoverageMetrics):
             guarantee=of_class(self.guarantees),
             cluster=of_class(self.cluster_of_class),
             confused_with=() if self.confusions is None else tuple(self.confusions.of_class(index)),
+            appears=self._appears(index),
         )
 
     # ---- ways to read it ---------------------------------------------------------------------
@@ -520,17 +538,28 @@ class CoverageReport(CoverageMetrics):
         }
         return {name: values for name, values in columns.items() if values is not None}
 
-    def summary(self) -> list[tuple[str, str, str]]:
-        """List the metrics as (name, value, meaning) for people."""
+    def summary(self, *, everything: bool = True) -> list[tuple[str, str, str]]:
+        """List numbers as (name, value, meaning) for people: what matters, or all metrics."""
+        target, sizes = self.target_text, self.size_quantiles
+        metrics = {metric.name: metric for metric in shown_in("report")}
+        coverage = metrics.pop("marginal_coverage")
         rows = [
-            (metric.title, metric.text(metric.of(self)), metric.describe("the target", self))
-            for metric in shown_in("report")
-        ]
-        rows.append(("likely below", str(int(self.likely_below.sum())), self._name_below()))
+            ("overall coverage", coverage.text(coverage.of(self)), coverage.describe(target, self)),
+            ("labels per set", f"{self.avg_size:.1f}", f"median {sizes['50']}, 95% have at most "
+             f"{sizes['95']}"),
+            (f"below {target}", str(self.n_likely_below), self._name_below()),
+            ("typical shortfall", "–" if np.isnan(self.shortfall) else f"{self.shortfall:.1f}",
+             f"points of a class below {target}, noise-corrected"),
+        ]  # fmt: skip
         if self.accepted is not None:
             rows += self._acceptance_summary()
         if not self.labels_fit:
             rows.insert(0, ("labels", "no fit", "coverage has no meaning: see data_warnings"))
+        if everything:
+            rows += [
+                (metric.title, metric.text(metric.of(self)), metric.describe(target, self))
+                for metric in metrics.values()
+            ]
         few, missing = int(self.too_few_to_judge.sum()), self.n_classes - self.n_classes_evaluated
         if few:
             rows.append(("not judged", str(few), "classes with too few test rows to be named"))
@@ -545,19 +574,22 @@ class CoverageReport(CoverageMetrics):
             rows.append(("skipped", str(missing), "classes without test rows"))
         return rows
 
+    @property
+    def target_text(self) -> str:
+        """The target coverage of every class, or "target" if classes have their own."""
+        return "target" if self.class_alpha is not None else f"{100 * (1 - self.alpha):.4g}%"
+
     def _acceptance_summary(self) -> list[tuple[str, str, str]]:
         """Show how many predictions are accepted without a review, and how many are right."""
         low, high = self.accepted_accuracy_interval.tolist()
-        rows = [("accepted", f"{self.accepted_share:.3f}", "of predictions need no review")]
+        rows = [("accepted", f"{self.accepted_share:.1%}", "of predictions need no review")]
         if _total(self.accepted):
-            meaning = f"of accepted predictions are right; 95% confidence interval {low:.3f} to "
-            rows.append(("accuracy", f"{self.accepted_accuracy:.3f}", f"{meaning}{high:.3f}"))
+            meaning = f"of these are right; 95% confidence interval {low:.1%} to {high:.1%}"
+            rows.append(("  accuracy", f"{self.accepted_accuracy:.1%}", meaning))
         if self.is_unsafe.any():
-            n_unsafe, meaning = int(self.is_unsafe.sum()), "predicted classes, wrong too often when"
-            target = f"accepted (target accuracy {self.accept_accuracy:g})"
-            rows.append(
-                ("unsafe", str(n_unsafe), f"{meaning} {target}: {self._few(self.is_unsafe)}")
-            )
+            n_unsafe, target = int(self.is_unsafe.sum()), f"{100 * self.accept_accuracy:.4g}%"
+            meaning = f"predicted classes significantly below {target}: {self._few(self.is_unsafe)}"
+            rows.append(("  unsafe", str(n_unsafe), meaning))
         return rows
 
     def _few(self, is_named: Array) -> str:
@@ -572,7 +604,7 @@ class CoverageReport(CoverageMetrics):
         fewer = int((self.class_covered < whole.class_covered).sum())
         return (
             f"top {most}",
-            f"{self.marginal_coverage:.3f}",
+            f"{self.marginal_coverage:.1%}",
             f"coverage of sets cut to {most} labels, which no guarantee covers; lower for {fewer} "
             f"classes; mean size {self.avg_size:.2f}",
         )
@@ -588,17 +620,22 @@ class CoverageReport(CoverageMetrics):
     def _name_below(self) -> str:
         """Name the classes that are likely below the target, lowest coverage first."""
         below = np.flatnonzero(self.likely_below)
+        tested = f"of {self.n_classes_evaluated:,} classes, significantly"
         if not len(below):
-            return "classes are significantly below their target"
+            return tested
         order = below[np.argsort(self.class_coverage[below], kind="stable")]
         names = [self.class_view(int(index)).name for index in order[:3]]
         more = f" and {len(below) - 3} more" if len(below) > 3 else ""
-        return f"classes, at most about 1 in 20 by chance: {', '.join(names)}{more}"
+        return f"{tested}: {', '.join(names)}{more}"
+
+    def lines(self, *, everything: bool = False) -> list[str]:
+        """Return the `summary` as aligned lines."""
+        rows = self.summary(everything=everything)
+        return [f"{name:<18}{value:>8}   {meaning}" for name, value, meaning in rows]
 
     def __str__(self) -> str:
-        lines = [f"{self.n_rows} rows, {self.n_classes} classes, alpha = {self.alpha:.4g}"]
-        lines += [f"{name:<13}{value:>9}   {text}" for name, value, text in self.summary()]
-        return "\n".join(lines)
+        heading = f"{self.n_rows:,} examples, {self.n_classes:,} classes, target {self.target_text}"
+        return "\n".join([heading, *self.lines()])
 
     __repr__ = __str__
 

@@ -973,6 +973,7 @@ class BasePredictor:
             origin,
             {name: float(shares[class_index]) for name, shares in self._weights().items()},
             self._cause(np.array([class_index])),
+            view.appears,
         )
 
 

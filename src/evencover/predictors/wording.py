@@ -106,7 +106,8 @@ class Explanation(NamedTuple):
 
     ``guarantee`` is its guaranteed coverage on average over calibration sets, 0 if it has none.
     ``weights`` are shares that add up to 1 for methods that blend several sources, else empty.
-    ``cause`` explains undercoverage, if there is any, and what to try.
+    ``cause`` explains undercoverage, if there is any, and what to try. ``appears`` states in how
+    many sets the class is, and how often it is right there.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Explanation(NamedTuple):
     origin: str
     weights: dict[str, float]
     cause: str
+    appears: str = ""
 
 
 # ---- guarantees ----------------------------------------------------------------------------------

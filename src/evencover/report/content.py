@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evencover._kernels import Coverage
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.comparison.result import Comparison
 from evencover.data.source import Block
@@ -23,13 +24,13 @@ from evencover.predictors.fit import align_to_calibration
 from evencover.predictors.rule import SetRule, listed_labels
 from evencover.predictors.shift_checks import score_histogram
 from evencover.predictors.wording import Sharing
-from evencover.quantiles import ClassAlpha, GroupedScores
+from evencover.quantiles import ClassAlpha
 from evencover.report.page import percent
 from evencover.report.verdict import (
     State,
     class_states,
+    groups_behind,
     remedies,
-    target_text,
     usual_spread,
     verdict,
 )
@@ -207,7 +208,9 @@ class ReportCounts:
 
     def _add_block(self, view: BlockView) -> None:
         labels, sizes, is_covered = view.labels, view.sets.sizes, view.is_covered
-        tally = Tally.of_rows(labels, is_covered, sizes, len(self.examples))
+        appearances = np.bincount(view.sets.indices, minlength=len(self.examples))
+        coverage = Coverage(sizes, is_covered, view.top_classes, view.sets.accepted)
+        tally = Tally.of_coverage(labels, coverage, appearances)
         self.tally = self.tally + tally._replace(listed=listed_labels(view.block))
         known = labels < len(self.examples)
         np.add.at(self.histogram, (labels[known], view.bins), 1)
@@ -262,7 +265,7 @@ class Bins(NamedTuple):
 
 def score_bins(predictor: BasePredictor) -> Bins:
     """Return the same bins for all classes, so that classes can be compared by eye."""
-    kept = sharing_of(predictor).scores.scores
+    kept = groups_behind(predictor)[0].scores.scores
     scores = np.sort(kept[np.isfinite(kept)])
     if len(scores) == 0:
         return _bins_without_scores(predictor.thresholds_)
@@ -298,13 +301,6 @@ def _snapped(edges: FloatArray, thresholds: FloatArray, scores: FloatArray) -> F
     return np.unique(moved[moved < scores[-1]])
 
 
-def sharing_of(predictor: BasePredictor) -> Sharing:
-    """Return the calibration scores behind each threshold; no groups if the method keeps none."""
-    nowhere = np.full(predictor.n_classes_, -1, dtype=np.int64)
-    nothing = Sharing(GroupedScores(np.zeros(0), np.zeros(1, dtype=np.int64)), nowhere, (), ())
-    return predictor._sharing() or nothing
-
-
 # ---- counts to content ---------------------------------------------------------------------------
 
 
@@ -315,16 +311,13 @@ def describe(
     top: int | None = None,
 ) -> dict[str, Any]:
     """Return the content of the report; columns have one entry per class or group."""
-    sharing, bins = sharing_of(predictor), score_bins(predictor)
-    group_of_class, group_rows = sharing.group_of_class, sharing.scores.counts
-    if (group_of_class < 0).any():  # all rows stand behind every class
-        group_of_class = np.zeros_like(group_of_class)
-        group_rows = np.array([predictor.n_calibration_])
+    sharing, group_of_class, group_rows = groups_behind(predictor)
+    bins = score_bins(predictor)
     return {
         "method": predictor.method,
         "score": make_score(predictor.score).name,
         "alpha": report.alpha,
-        "target": target_text(report),
+        "target": report.target_text,
         "targets": target_values(predictor.fit_.alpha),
         "exact": predictor.exact,
         "keep_top": predictor.fit_.keep_top,
@@ -345,12 +338,15 @@ def describe(
         "facts": predictor._class_facts(),
         "data_warnings": list(report.data_warnings),
         "metrics": {name: or_none(value) for name, value in report.metrics().items()},
-        "numbers": descriptions("report", target_text(report), report),
+        "numbers": descriptions("report", report.target_text, report),
         "true_gap_interval": [or_none(limit) for limit in report.true_gap_interval],
         "size_quantiles": report.size_quantiles,
         "size_over_classes": round(report.avg_size_over_classes, 2),
         "sizes": size_histogram(report.size_counts),
         "coverage_by_size": coverage_by_size(report.size_counts, counts.covered_by_size),
+        "acceptance": _about_acceptance(report),
+        "contributors": _about_contributors(report),
+        "crowding": or_none(report.crowding),
         "empty_sets": _about_empty_sets(predictor, report),
         "states": [state.name.lower() for state in State],
         "verdict": verdict(report, usual_spread(report, group_of_class, group_rows)),
@@ -459,6 +455,38 @@ def _about_empty_sets(predictor: BasePredictor, report: CoverageReport) -> str:
         f"{percent(report.empty_share)} of the sets are empty. Calibrate with keep_top=True "
         "(--keep-top) to include the most probable class in every set."
     )
+
+
+def _about_acceptance(report: CoverageReport) -> dict[str, Any]:
+    """Return how many predictions are accepted and right, and classes that are too often wrong."""
+    assert report.accepted is not None
+    assert report.accepted_right is not None
+    unsafe = np.flatnonzero(report.is_unsafe)
+    accuracies = report.accepted_right[unsafe] / report.accepted[unsafe]
+    limits = clopper_pearson(report.accepted_right[unsafe], report.accepted[unsafe])
+    table = [
+        {"class": int(k), "accepted": int(report.accepted[k]), "accuracy": accuracy}
+        | dict(zip(("low", "high"), interval, strict=True))
+        for k, accuracy, interval in zip(unsafe, accuracies.tolist(), limits.tolist(), strict=True)
+    ]
+    return {
+        "share": report.accepted_share,
+        "accuracy": or_none(report.accepted_accuracy),
+        "interval": report.accepted_accuracy_interval.tolist(),
+        "target": report.accept_accuracy,
+        "unsafe": sorted(table, key=lambda row: row["accuracy"]),
+    }
+
+
+def _about_contributors(report: CoverageReport) -> list[dict[str, Any]]:
+    """Return the classes that add the most wrong labels to sets, and how many per set."""
+    assert report.appearances is not None
+    table = []
+    for index in report.largest_contributors().tolist():
+        n_sets, n_right = int(report.appearances[index]), int(report.class_covered[index])
+        shares = {"sets": n_sets / report.n_rows, "right": n_right / n_sets}
+        table.append({"class": index, **shares, "added": (n_sets - n_right) / report.n_rows})
+    return table
 
 
 def _class_columns(

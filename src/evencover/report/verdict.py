@@ -11,8 +11,11 @@ from evencover.arrays import Array, IntArray
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import likely_below
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.wording import Needs
+from evencover.predictors.wording import Needs, Sharing
+from evencover.quantiles import GroupedScores
 from evencover.report.page import percent
+
+MANY_CLASSES = 20  # of which ten may be named for most labels
 
 
 class State(IntEnum):
@@ -64,12 +67,37 @@ def usual_spread(report: CoverageReport, group_of_class: IntArray, group_rows: I
     return float(2 * np.sqrt(report.alpha * (1 - report.alpha) * inverse))
 
 
+def headline(predictor: BasePredictor, report: CoverageReport) -> str:
+    """Return the first sentence of the report on a predictor."""
+    _, group_of_class, group_rows = groups_behind(predictor)
+    sentence: str = verdict(report, usual_spread(report, group_of_class, group_rows))["headline"]
+    return sentence
+
+
+def groups_behind(predictor: BasePredictor) -> tuple[Sharing, IntArray, IntArray]:
+    """Return the calibration scores behind thresholds, each class's group, and its rows.
+
+    There are no groups of scores if the method keeps none; all rows stand behind every class then.
+    """
+    nowhere = np.full(predictor.n_classes_, -1, dtype=np.int64)
+    nothing = Sharing(GroupedScores(np.zeros(0), np.zeros(1, dtype=np.int64)), nowhere, (), ())
+    sharing = predictor._sharing() or nothing
+    if (sharing.group_of_class < 0).any():
+        rows = np.array([predictor.n_calibration_])
+        return sharing, np.zeros_like(sharing.group_of_class), rows
+    return sharing, sharing.group_of_class, sharing.scores.counts
+
+
 def verdict(report: CoverageReport, spread: float) -> dict[str, Any]:
     """Return sentences and numbers for the top of the report; `spread` is the `usual_spread`."""
     states = class_states(report)
     n_below = int((states == State.BELOW).sum())
     average, is_met = _on_average(report, spread)
     headline = _headline(report, n_below, is_met)
+    if is_crowded(report):
+        first = _name(report, int(report.largest_contributors()[0]))
+        sentence = f"Ten classes add {percent(report.crowding, 0)} of all labels"
+        headline += f" {sentence} wrongly, most of them {first}."
     if not report.labels_fit:
         headline, average, is_met = "Rows and labels do not belong together.", "", False
     return {
@@ -122,12 +150,7 @@ def _headline(report: CoverageReport, n_below: int, is_met: bool) -> str:
     but = "but" if is_met == (n_below > 0) else "and"
     below = f"{n_below:,} of {n_classes:,}" if n_below else f"none of {n_classes:,}"
     are = "is" if n_below == 1 else "are"
-    return f"{average}, {but} {below} {tested}classes {are} likely below {target_text(report)}."
-
-
-def target_text(report: CoverageReport) -> str:
-    """Return the target coverage of every class, or "target" if classes have their own."""
-    return "target" if report.class_alpha is not None else percent(1 - report.alpha)
+    return f"{average}, {but} {below} {tested}classes {are} likely below {report.target_text}."
 
 
 def _details(report: CoverageReport) -> str:
@@ -137,7 +160,7 @@ def _details(report: CoverageReport) -> str:
     sentences = []
     if n_low:
         sentences.append(
-            f"Measured coverage of {low} is 10 points or more below {target_text(report)}."
+            f"Measured coverage of {low} is 10 points or more below {report.target_text}."
         )
     if n_few:
         sentences.append(
@@ -153,11 +176,29 @@ def remedies(predictor: BasePredictor, report: CoverageReport) -> list[str]:
         sentences = [_nothing_to_fix(report, needs)]
     else:
         sentences = [predictor._cause(below), _more_labels(predictor, report, below, needs)]
-    return list(filter(None, [*sentences, _always_included(predictor, report, needs)]))
+    more = [_always_included(predictor, report, needs), _large_sets(report)]
+    return list(filter(None, [*sentences, *more]))
+
+
+def is_crowded(report: CoverageReport) -> bool:
+    """Return whether ten of many classes add more than half of all labels, wrongly."""
+    return report.n_classes > MANY_CLASSES and report.crowding > 0.5
+
+
+def _large_sets(report: CoverageReport) -> str:
+    """Return what to do about classes that make sets large."""
+    if not is_crowded(report):
+        return ""
+    names = "; ".join(_name(report, int(index)) for index in report.largest_contributors(3))
+    return (
+        f"Sets would be less than half as large without the wrong labels of ten classes, such as "
+        f"{names}. Collect more labels of these classes, allow them a larger alpha, or improve the "
+        "model where it confuses them."
+    )
 
 
 def _nothing_to_fix(report: CoverageReport, needs: Needs) -> str:
-    fine = f"No class is likely below {target_text(report)}."
+    fine = f"No class is likely below {report.target_text}."
     typical = int(np.median(report.class_counts[report.evaluated]))
     if typical >= needs.enough:
         return fine

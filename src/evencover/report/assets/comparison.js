@@ -6,9 +6,10 @@ const order = { key: "cost", down: false };
 // The axes of the chart; all other metrics are only columns.
 const [GAP, SIZE] = ["true_gap", "avg_size"].map((name) => D.metrics.find((metric) => metric.name === name));
 
-const fixed = (value, digits) => (value === null ? "–" : value.toFixed(digits));
-const text = (row, { name, digits }) => fixed(row[name], digits);
-const error = (row, { name, digits }) => `± ${fixed(row[`${name}_se`], digits)}`;
+const fixed = (value, { unit, digits }) =>
+  value === null ? "–" : unit === "share" ? `${(100 * value).toFixed(digits - 2)}%` : value.toFixed(digits);
+const text = (row, metric) => fixed(row[metric.name], metric);
+const error = (row, metric) => `± ${fixed(row[`${metric.name}_se`], metric)}`;
 const withError = (row, metric) => el("span", {}, text(row, metric), " ", el("small", {}, error(row, metric)));
 
 const COST = {
