@@ -159,10 +159,11 @@ def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None
 
 
 def _show(findings: dict[str, Any]) -> None:
+    for test in ("below_target", "overall", "score_shift"):
+        print_text(findings[test]["message"])
     print_text(
-        f"{findings['rows']:,} labeled examples, coverage {_share(findings['coverage'])}; target "
-        f"{findings['target_text']} (tolerance {findings['tolerance']:g}); alarm level of the next "
-        f"class: e-value {findings['alarm_level']['class']:,g}"
+        f"{findings['rows']:,} labeled examples, coverage {_share(findings['coverage'])}; alarm "
+        f"level of the next class: e-value {findings['alarm_level']['class']:,g}"
     )
     titles = ["class", "examples", "coverage", "low", "high", "e-value", "shift\ne-value", "alarm"]
     labeled = [row for row in findings["classes"] if row["rows"]]
@@ -174,8 +175,6 @@ def _show(findings: dict[str, Any]) -> None:
         print_text(
             f"The {shown} with the strongest evidence, of {len(labeled)} with labeled examples."
         )
-    for test in ("below_target", "overall", "score_shift"):
-        print_text(findings[test]["message"])
     for label, times in findings["unknown_labels"].items():
         print_text(f"Unknown label, counted as a miss: {label!r} ({times:,} times).")
     drifted = [change for change in findings["drift"] if change["drifted"]]
@@ -188,7 +187,7 @@ def _show(findings: dict[str, Any]) -> None:
 
 
 def _share(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.3f}"
+    return "unknown" if value is None else f"{value:.1%}"
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -197,5 +196,5 @@ def _cells(row: dict[str, Any]) -> list[str]:
     alarm = " ".join(
         word for word, is_on in (("below", row["alarm"]), ("shift", row["shifted"])) if is_on
     )
-    numbers = [f"{row['rows']:,}", _share(row["coverage"]), f"{low:.3f}", f"{high:.3f}"]
+    numbers = [f"{row['rows']:,}", _share(row["coverage"]), _share(low), _share(high)]
     return [str(row["class"]), *numbers, f"{row['e_value']:.3g}", shift, alarm]

@@ -127,11 +127,10 @@ class Recommendation:
         """The reasons."""
         counts = self.class_counts
         return (
+            f"{self.comparison.gain}\nThis compares the methods calibrated on one half of these "
+            "examples and tested on the other.\n"
             f"{len(counts):,} classes have {counts.mean():.3g} calibration examples on average, "
-            f"the smallest {counts.min():,}.\n"
-            f"Calibrated on one half of these examples and tested on the other, {self.method} "
-            "has the lowest cost of the methods that reach the target: "
-            f"{self.costs[self.method]:.1f} labels per example ({self._others(self.costs)})."
+            f"the smallest {counts.min():,}."
         )
 
     @property

@@ -317,8 +317,8 @@ class Comparison:
         gain = f"{n_best:,} class{'es' * (n_best != 1)} significantly below {self.target}"
         gain += f" instead of {n_other:,}"
         shortfalls = best.mean("shortfall"), other.mean("shortfall")
-        if n_best == n_other and not np.isnan(shortfalls).any():
-            gain = "A typical shortfall of {:.1f} points instead of {:.1f}".format(*shortfalls)
+        if not np.isnan(shortfalls).any():
+            gain += " and a shortfall of {:.1f} points instead of {:.1f}".format(*shortfalls)
         added = best.mean("avg_size") - other.mean("avg_size")
         if abs(added) < 0.05:
             return f"{gain}, with sets of the same size as {other.name}."

@@ -90,14 +90,16 @@ def coverage_table(monitor: CoverageMonitor) -> str:
 def _target(snapshot: Snapshot, whose: str = "") -> str:
     """Name the target coverage: of all classes, or the lowest and the highest."""
     targets = snapshot.model.targets
-    low, high = f"{targets.min():.4g}", f"{targets.max():.4g}"
+    low, high = (f"{100 * target:.4g}%" for target in (targets.min(), targets.max()))
     return f"{low} {whose}".strip() if low == high else f"{low} to {high}, by class"
 
 
 def _below(snapshot: Snapshot) -> str:
     n_alarms, targets = len(snapshot.alarms), snapshot.model.targets
     same = targets.min() == targets.max()
-    target = f"the target of {_target(snapshot)}" if same else "its target"
+    tolerance = f"{100 * snapshot.model.tolerance:.4g}%"
+    target = f"{_target(snapshot)}, the target less a tolerance of {tolerance}"
+    target = target if same else "its target"
     if n_alarms:
         whose = "1 class is" if n_alarms == 1 else f"{n_alarms:,} classes are"
         return f"ALARM: {whose} likely below {target}."
@@ -107,7 +109,7 @@ def _below(snapshot: Snapshot) -> str:
 
 
 def _overall(snapshot: Snapshot) -> str:
-    target = f"{snapshot.model.targets.min():.4g}"
+    target = f"{100 * snapshot.model.targets.min():.4g}%"
     if snapshot.overall.alarm:
         return f"ALARM: overall coverage is likely below {target}."
     return f"Overall coverage is not significantly below {target}."
