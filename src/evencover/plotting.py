@@ -137,10 +137,10 @@ class CoverageByCountDisplay(_Display):
 
 @dataclass(eq=False)
 class ParetoDisplay(_Display):
-    """TrueGap against average set size of each candidate of a comparison."""
+    """Shortfall against average set size of each candidate of a comparison."""
 
     names: list[str]
-    true_gap: FloatArray
+    shortfall: FloatArray
     avg_size: FloatArray
     on_front: Array
 
@@ -150,7 +150,7 @@ class ParetoDisplay(_Display):
         candidates = comparison.candidates
         return cls(
             [candidate.name for candidate in candidates],
-            np.array([candidate.mean("true_gap") for candidate in candidates]),
+            np.array([candidate.mean("shortfall") for candidate in candidates]),
             np.array([candidate.mean("avg_size") for candidate in candidates]),
             np.array([comparison.is_on_pareto_front(candidate) for candidate in candidates]),
         ).plot(ax=ax)
@@ -158,12 +158,12 @@ class ParetoDisplay(_Display):
     def _draw(self, ax: Any) -> None:
         front = np.flatnonzero(self.on_front)
         front = front[np.argsort(self.avg_size[front])]
-        ax.plot(self.avg_size[front], self.true_gap[front], "-", color=ORANGE, alpha=0.6)
-        ax.plot(self.avg_size, self.true_gap, "o", color=BLUE)
+        ax.plot(self.avg_size[front], self.shortfall[front], "-", color=ORANGE, alpha=0.6)
+        ax.plot(self.avg_size, self.shortfall, "o", color=BLUE)
         near: Any = {"xytext": (4, 4), "textcoords": "offset points", "fontsize": "small"}
-        for name, size, gap in zip(self.names, self.avg_size, self.true_gap, strict=True):
+        for name, size, gap in zip(self.names, self.avg_size, self.shortfall, strict=True):
             ax.annotate(name, (size, gap), **near)
-        ax.set(xlabel="AvgSize (log scale)", ylabel="TrueGap in points")
+        ax.set(xlabel="labels per set (log scale)", ylabel="typical shortfall in points")
         ax.set_xscale("log")
 
 

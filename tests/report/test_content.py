@@ -274,3 +274,22 @@ def test_a_cut_and_unknown_labels_are_counted_as_evaluate_counts_them(data, scor
     assert content["classes"]["guaranteed"] == fitted.guarantees_.round(4).tolist()
     with pytest.raises(InputError, match="'top'"):
         report_content(fitted, data.rows[1000:], told, top=0)
+
+
+def test_accepted_predictions_and_labels_that_make_sets_large_are_those_of_evaluate(
+    data, test_rows
+):
+    predictor = make_predictor("classwise").fit(data.rows[:2000], data.labels[:2000])
+    report, content = predictor.evaluate(*test_rows), report_content(predictor, *test_rows)
+    found = content["acceptance"]
+    assert (found["share"], found["accuracy"]) == (report.accepted_share, report.accepted_accuracy)
+    unsafe = [row["class"] for row in found["unsafe"]]
+    assert sorted(unsafe) == np.flatnonzero(report.is_unsafe).tolist()
+    added = [row["added"] * report.n_rows for row in content["contributors"]]
+    wrong = (report.appearances - report.class_covered)[report.largest_contributors()]
+    np.testing.assert_allclose(added, wrong)
+    assert added == sorted(added, reverse=True)
+    assert content["crowding"] == pytest.approx(wrong.sum() / report.appearances.sum())
+    first = content["contributors"][0]
+    told = predictor.explain(report, first["class"]).appears
+    assert told == f"appears in {first['sets']:.1%} of sets, right in {first['right']:.1%}"

@@ -162,3 +162,18 @@ def test_nothing_is_advised_where_no_class_is_likely_below():
     (enough,) = remedies(predictor, report_of([200] * 3, [181] * 3))
     (few,) = remedies(predictor, report_of([5] * 3, [4] * 3))
     assert "5 test examples" in few.removeprefix(enough)
+
+
+@pytest.mark.parametrize(("n_sets", "is_named"), [(1000, True), (60, False)])
+def test_ten_classes_that_add_most_labels_are_named_with_a_remedy(n_sets, is_named):
+    """Ten of 30 classes are in all sets, or in a few."""
+    counts, appearances = np.full(30, 100), np.where(np.arange(30) < 10, 3 * n_sets, 90)
+    sizes = np.bincount([appearances.sum() // 3000], weights=[3000], minlength=31).astype(int)
+    tally = Tally(counts, np.full(30, 90), sizes, appearances=appearances)
+    names = [f"class {index}" for index in range(30)]
+    report = CoverageReport.from_tally(tally, 0.1, class_names=names)
+    assert (report.crowding > 0.5) == is_named
+    headline = verdict(report, 0.01)["headline"]
+    assert ("most of them class 0." in headline) == is_named
+    told = " ".join(remedies(calibrated("standard", [40] * 30), report))
+    assert ("class 0; class 1; class 2. Collect more labels" in told) == is_named

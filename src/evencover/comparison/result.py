@@ -274,9 +274,9 @@ class Comparison:
         return Difference(mean, error, mean > limit * error and mean > 0)
 
     def is_on_pareto_front(self, candidate: Candidate) -> bool:
-        """Whether no other candidate has both a lower TrueGap and smaller sets."""
-        points = np.array([[c.mean("true_gap"), c.mean("avg_size")] for c in self.candidates])
-        point = np.array([candidate.mean("true_gap"), candidate.mean("avg_size")])
+        """Whether no other candidate has both a lower shortfall and smaller sets."""
+        points = np.array([[c.mean("shortfall"), c.mean("avg_size")] for c in self.candidates])
+        point = np.array([candidate.mean("shortfall"), candidate.mean("avg_size")])
         return not ((points <= point).all(axis=1) & (points < point).any(axis=1)).any()
 
     # ---- the recommendation in words ---------------------------------------------------------
@@ -428,7 +428,7 @@ class Comparison:
         return import_pandas().DataFrame(self.rows())
 
     def plot(self, *, ax: Any = None) -> Any:
-        """Draw TrueGap against AvgSize with the Pareto front; needs matplotlib."""
+        """Draw the shortfall against AvgSize with the Pareto front; needs matplotlib."""
         from evencover.plotting import ParetoDisplay
 
         return ParetoDisplay.from_comparison(self, ax=ax)

@@ -229,9 +229,9 @@ def score_distribution() -> Any:
 
 
 def pareto() -> Any:
-    """Draw TrueGap against AvgSize of every candidate, standard errors and the Pareto front."""
-    size = f"{find_metric('avg_size', 'comparison').title}: classes in a set (smaller is better)"
-    gap = f"{find_metric('true_gap', 'comparison').title} in points (lower is more even)"
+    """Draw shortfall against AvgSize of every candidate, standard errors, the Pareto front."""
+    size = f"{find_metric('avg_size', 'comparison').title}: labels per set (smaller is better)"
+    gap = f"{find_metric('shortfall', 'comparison').title} in points (lower is better)"
     x = alt.X(
         "avg_size:Q",
         title=size,
@@ -239,7 +239,7 @@ def pareto() -> Any:
         axis=alt.Axis(grid=False, values=alt.ExprRef("ticks"), format="~r"),
     )
     y = alt.Y(
-        "true_gap:Q",
+        "shortfall:Q",
         title=gap,
         scale=alt.Scale(zero=False, padding=24),
         axis=alt.Axis(tickCount=6),

@@ -4,7 +4,7 @@ const rows = D.candidates;
 const order = { key: "cost", down: false };
 
 // The axes of the chart; all other metrics are only columns.
-const [GAP, SIZE] = ["true_gap", "avg_size"].map((name) => D.metrics.find((metric) => metric.name === name));
+const [GAP, SIZE] = ["shortfall", "avg_size"].map((name) => D.metrics.find((metric) => metric.name === name));
 
 const fixed = (value, { unit, digits }) =>
   value === null ? "–" : unit === "share" ? `${(100 * value).toFixed(digits - 2)}%` : value.toFixed(digits);
@@ -64,7 +64,7 @@ const sizeTicks = () => {
 
 const candidateRows = (places) => rows.map((row, k) => ({
   ...row, ...places[k],
-  gap_low: row.true_gap - row.true_gap_se, gap_high: row.true_gap + row.true_gap_se,
+  gap_low: row.shortfall - row.shortfall_se, gap_high: row.shortfall + row.shortfall_se,
   size_low: row.avg_size - row.avg_size_se, size_high: row.avg_size + row.avg_size_se,
 }));
 
@@ -72,7 +72,7 @@ const candidateRows = (places) => rows.map((row, k) => ({
 // recommended candidate keeps its name.
 function placeNames(view) {
   const [x, y] = [view.scale("x"), view.scale("y")];
-  const dots = rows.map((row) => ({ x: x(row.avg_size), y: y(row.true_gap) }));
+  const dots = rows.map((row) => ({ x: x(row.avg_size), y: y(row.shortfall) }));
   const taken = dots.map((dot) => [dot.x - 7, dot.x + 7, dot.y - 7, dot.y + 7]);
   const choices = ["left", "right"].flatMap((align) => [-10, 13, -24, 27].map((dy) => ({ align, dx: align === "left" ? 9 : -9, dy })));
   const places = new Array(rows.length);
@@ -103,10 +103,10 @@ async function drawPareto() {
     data: { candidates: candidateRows(nowhere) },
     signals: { ticks: sizeTicks() },
     label: `${GAP.title} against ${SIZE.title}. ${rows.map((row) => `${row.name}: ${text(row, GAP)} at ${text(row, SIZE)}`).join("; ")}.`,
-    tipOf: (d) => d.true_gap !== undefined && [
+    tipOf: (d) => d.shortfall !== undefined && [
       d.name,
       `${GAP.title} ${text(d, GAP)} ${error(d, GAP)}`,
-      `${text(d, SIZE)} ${error(d, SIZE)} classes in a set`,
+      `${text(d, SIZE)} ${error(d, SIZE)} labels per set`,
     ],
   });
   const place = () => refill("pareto", { candidates: candidateRows(placeNames(view)) });
