@@ -46,10 +46,8 @@ compare(probabilities, labels, methods=["standard", "pooled"], scores=scores, n_
 # %%
 # ``max_size=`` restricts the recommendation to small sets:
 
-from textwrap import fill
-
 limited = compare(probabilities, labels, n_splits=3, max_size=3)
-print(fill(limited.reason, 88))
+print(limited)
 
 # %%
 # Cause 3: a few hard classes

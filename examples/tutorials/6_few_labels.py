@@ -17,7 +17,7 @@ probabilities, labels, names = load_languages()
 # Vary the number of labels
 # -------------------------
 # ``calibration_sizes=`` calibrates on this many examples of each class and tests on the others, so
-# it draws a learning curve. Each line shows average set size and TrueGap.
+# it draws a learning curve. The last table shows labels per set and shortfall.
 
 counts = [1, 2, 5, 10, 15]
 result = compare(probabilities, labels, scores=["softmax"], calibration_sizes=counts, n_splits=3)
