@@ -30,7 +30,7 @@ def close_figures():
 def fitted():
     p, y, names = load_languages()
     rows = slice(0, 12000)
-    predictor = ClusteredPredictor().fit(p[rows], y[rows], class_names=list(names))
+    predictor = ClusteredPredictor(keep_top=False).fit(p[rows], y[rows], class_names=list(names))
     scores = Softmax().true_label(p[rows], y[rows])
     return predictor, predictor.evaluate(p[12000:], y[12000:]), scores, y[rows]
 

@@ -326,7 +326,7 @@ class Comparison:
         return f"{gain}, {'for' if added > 0 else 'with'} {price} than {other.name}."
 
     def _about_best(self) -> list[str]:
-        """State the gain of `best`, candidates it cannot be told from, and what a floor costs."""
+        """State the gain of `best`, what is not distinguishable from it, and a floor's price."""
         best, lines = self.best, [self.gain]
         others = [candidate for candidate in self.allowed if candidate is not best]
         alike = [c for c in others if not self.difference_to_best(c).is_significant]

@@ -584,7 +584,7 @@ class CoverageReport(CoverageMetrics):
         low, high = self.accepted_accuracy_interval.tolist()
         rows = [("accepted", f"{self.accepted_share:.1%}", "of predictions need no review")]
         if _total(self.accepted):
-            meaning = f"of these are right; 95% confidence interval {low:.1%} to {high:.1%}"
+            meaning = f"of these are right; 95% interval {low:.1%} to {high:.1%}"
             rows.append(("  accuracy", f"{self.accepted_accuracy:.1%}", meaning))
         if self.is_unsafe.any():
             n_unsafe, target = int(self.is_unsafe.sum()), f"{100 * self.accept_accuracy:.4g}%"
