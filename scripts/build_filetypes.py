@@ -140,7 +140,7 @@ class Package(NamedTuple):
     name: str
     version: str
     sha256: str
-    path: str  #: below the address that the registry's own client uses; of PyPI, the file's name
+    path: str  #: below the URL that the registry's own client uses; of PyPI, the file's name
 
 
 def label(package: Package, path: str, extensions: dict[str, str]) -> str | None:
@@ -179,8 +179,8 @@ def read_packages() -> list[Package]:
 
 
 @cache
-def registry_address(registry: str) -> str:
-    """Ask the registry's own client (apt-get, npm, pip) for the address that it uses."""
+def registry_url(registry: str) -> str:
+    """Ask the registry's own client (apt-get, npm, pip) for its base URL."""
     if registry == "pypi":
         from pip._internal.models.index import PyPI
 
@@ -193,9 +193,9 @@ def registry_address(registry: str) -> str:
     return min(printed.split(), key=len)  # not that of security updates
 
 
-def address(package: Package) -> str:
-    """Return the address of an archive."""
-    base = registry_address(package.registry)
+def url_of(package: Package) -> str:
+    """Return the URL of an archive."""
+    base = registry_url(package.registry)
     if package.registry != "pypi":
         return base + package.path
     page = f"{base}{package.name}/"
@@ -210,7 +210,7 @@ def download(package: Package, folder: Path) -> Path:
     name = package.path.rsplit("/", 1)[-1]
     archive = folder / f"{package.registry}-{package.sha256[:16]}-{name}"
     if not archive.exists():
-        with urllib.request.urlopen(address(package), timeout=180) as response:
+        with urllib.request.urlopen(url_of(package), timeout=180) as response:
             archive.write_bytes(response.read())
     if hashlib.sha256(archive.read_bytes()).hexdigest() != package.sha256:
         raise SystemExit(f"{archive} does not have the digest of {PACKAGES.name}; delete it.")

@@ -19,7 +19,8 @@ PREDICTORS = {
 class Contestant(ContestantBase):
     def set_up(self) -> None:
         score = evencover.Softmax() if self.score == "softmax" else evencover.APS(self.randomize)
-        self.predictor = PREDICTORS[self.method](alpha=self.alpha, score=score)
+        # The sets that the other packages make, too.
+        self.predictor = PREDICTORS[self.method](alpha=self.alpha, score=score, keep_top=False)
 
     @staticmethod
     def version() -> str:

@@ -7,7 +7,7 @@ import re
 from cli.running import assert_found, succeeded
 
 import evencover
-from evencover.data import load_languages
+from evencover.data import load_filetypes
 from evencover.predictors import methods_for_all
 from evencover.scores import SCORES
 
@@ -70,10 +70,10 @@ def test_compare_knows_all_methods_and_scores_and_their_parameters(folder, run):
     assert first["covgap"] == plain["candidates"][0]["covgap"]
 
 
-def test_compare_without_a_file_uses_the_bundled_languages(run):
+def test_compare_without_a_file_uses_the_bundled_file_types(run):
     arguments = ("--methods", "standard", "--scores", "softmax", "--n-splits", 2, "--json")
     shown = succeeded(run("compare", *arguments))
     assert "note: no file given: comparing on the bundled data" in shown.err
-    n_rows = len(load_languages().labels)
+    n_rows = len(load_filetypes().labels)
     about = json.loads(shown.out)
     assert about["n_calibration"] + about["n_test"] == n_rows

@@ -50,7 +50,7 @@ def run(
     Parameters
     ----------
     data
-        Probabilities and labels; by default the bundled languages.
+        Probabilities and labels; by default the bundled file types.
     methods
         Comma-separated names, or "all"; by default {default_methods}.
     scores
@@ -85,13 +85,13 @@ def run(
     if methods == "all" and alpha_of:
         predictors = [predictor for predictor in predictors if predictor._supports_class_alpha]
     if data is None:
-        from evencover.data import load_languages
+        from evencover.data import load_filetypes
 
-        bundled = load_languages()
+        bundled = load_filetypes()
         names = list(bundled.class_names)
         source = as_source(bundled.probabilities, bundled.labels, class_names=names)
         source = watch(source, "comparing")
-        note(f"no file given: comparing on the bundled data ({source.n_classes} languages)")
+        note("no file given: comparing on the bundled data (214 file types, named by Magika)")
     else:
         source = read.open(data, "comparing")
     result = compare(
@@ -113,7 +113,7 @@ def run(
     if csv is not None:
         write_csv(csv, result.rows())
     if report is not None:
-        name = "the bundled languages" if data is None else as_location(data).name
+        name = "the bundled file types" if data is None else as_location(data).name
         write_comparison(result, report, title=f"Comparison on {name}", force=force)
     if as_json:
         options.print_json(result.to_dict())
