@@ -108,7 +108,7 @@ def precision_of(rows: Any) -> float | None:
     ['full precision', '4 digits', 'float16']
     """
     numbers = rows[: 16 * MOST_COMPARED // max(1, numbers_per_row(rows)) + 1].ravel()
-    numbers = numbers[(numbers != 0) & (numbers != 1)][:MOST_COMPARED]
+    numbers = numbers[(numbers != 0) & (numbers != 1) & np.isfinite(numbers)][:MOST_COMPARED]
     if len(numbers) < ENOUGH_TO_TELL:
         return None
     values = numbers.astype(np.float64)

@@ -8,7 +8,7 @@ from cli.running import assert_found, succeeded
 from evencover import load
 from evencover.report.content import report_content
 
-OTHER_NAMES = {"n_unknown_labels": "n_unknown", "accepted_too_often_wrong": "is_unsafe"}
+OTHER_NAMES = {"n_unknown_labels": "n_unknown"}
 
 
 def test_evaluate_as_json_has_the_attributes_as_keys(model, run, data):

@@ -476,7 +476,7 @@ class CoverageReport(CoverageMetrics):
                 "accepted_accuracy_interval": self.accepted_accuracy_interval.tolist(),
                 "accepted": self.accepted.tolist(),
                 "accepted_right": self.accepted_right.tolist(),
-                "accepted_too_often_wrong": self.is_unsafe.tolist(),
+                "is_unsafe": self.is_unsafe.tolist(),
             }
         if self.appearances is not None:
             result["appearances"] = self.appearances.tolist()
@@ -533,7 +533,7 @@ class CoverageReport(CoverageMetrics):
             "accepted_accuracy": None
             if self.accepted is None
             else _share(self.accepted_right, self.accepted),
-            "accepted_too_often_wrong": None if self.accepted is None else self.is_unsafe,
+            "is_unsafe": None if self.accepted is None else self.is_unsafe,
             "coverage_at_top": None if self.at_top is None else self.at_top.class_coverage,
         }
         return {name: values for name, values in columns.items() if values is not None}
