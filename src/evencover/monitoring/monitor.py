@@ -91,11 +91,13 @@ class CoverageMonitor:
     - *Coverage below target*: `Snapshot.alarms`, `any_class` and `overall` test that coverage is
       at least 1 - alpha - tolerance. Of the classes in alarm, at most a fraction `false_alarm` is
       wrong on average. While every class meets the target, the probability that there is ever an
-      alarm is at most `false_alarm`. This applies to every method, guaranteed or not.
+      alarm is at most `false_alarm`. This applies to every method, guaranteed or not. Sets count
+      as served, with the class that `keep_top` adds, which can only make alarms rarer.
     - *Score shift*: `Snapshot.shifts`. With few calibration examples many classes are below target
       from the start; this test accounts for that noise. It counts how many scores of a class's new
       examples are within the conformal quantile of its own calibration scores (CLASSWISE's
-      threshold), for every method: only this count has an exact distribution.
+      threshold), for every method and without `keep_top`: only this count has an exact
+      distribution.
     - *Drift* of set sizes and predicted classes, without labels: `Snapshot.drift`. It does not
       measure coverage.
 

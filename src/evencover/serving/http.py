@@ -360,7 +360,7 @@ class Application:
             sets = self.service.sets(rows, loaded)
             self.metrics.count(sets)
             name_bytes = int(loaded.name_bytes[sets.indices].sum())
-            self.limits.check_answer(20 * len(sets.indices) + 10 * len(sets) + name_bytes)
+            self.limits.check_answer(28 * len(sets.indices) + 10 * len(sets) + name_bytes)
             answer = {"sets": sets.to_lists()}
             if sets.class_names is not None:
                 answer["names"] = sets.to_lists(names=True)
@@ -471,11 +471,10 @@ async def _in_time(awaitable: Any, seconds: float) -> Any:
 
 
 def _probabilities(loaded: Loaded, rows: Array, sets: PredictionSets) -> list[list[float]]:
-    """Return the probabilities of the sets' classes, with six digits."""
+    """Return the probabilities of the sets' classes."""
     row_of_class = np.repeat(np.arange(len(sets)), sets.sizes)
-    values = loaded.rule.scoring.probabilities(rows, row_of_class, sets.indices)
-    rounded = [float(f"{value:.6g}") for value in values.tolist()]
-    return [rounded[start:stop] for start, stop in pairwise(sets.indptr.tolist())]
+    values = loaded.rule.scoring.probabilities(rows, row_of_class, sets.indices).tolist()
+    return [values[start:stop] for start, stop in pairwise(sets.indptr.tolist())]
 
 
 def _require_json(request: Any) -> None:
