@@ -47,7 +47,7 @@ def run(
     exact
         Randomize so that coverage is exactly 1 - alpha.
     keep_top
-        Include the most probable class in every set. [unless --exact]
+        Include the most probable class; the default without --exact.
     accept_accuracy
         Accept predictions so that this share of them is right.
     temperature
