@@ -28,7 +28,11 @@ def results(sizes, folder, parts):
 
 
 @pytest.mark.parametrize(
-    ("samples", "parts"), [("", PARTS), ("samples", ["files", "functions"])], ids=["all", "samples"]
+    ("samples", "parts"),
+    [
+        pytest.param("", PARTS, id="all"),
+        pytest.param("samples", ["files", "functions"], id="samples", marks=pytest.mark.deep),
+    ],
 )
 def test_no_result_depends_on_the_size_of_blocks(tmp_path, samples, parts):
     usual = results(samples, tmp_path / "usual", parts)

@@ -71,7 +71,10 @@ def test_an_executor_gives_the_local_bytes(executor, fitted, parts, tmp_path):
     assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
 
 
-@pytest.mark.parametrize("method", ["classwise", "clustered", "pooled"])
+@pytest.mark.parametrize(
+    "method",
+    ["pooled", *(pytest.param(m, marks=pytest.mark.deep) for m in ("classwise", "clustered"))],
+)
 def test_every_method_calibrates_on_a_cluster_as_here(method, client, parts, tmp_path):
     own = {"n_clusters": 4} if method == "clustered" else {}
     for more in ({}, {"alpha": {"3": 0.02, "default": 0.1}, "floor": 0.8}):
@@ -172,7 +175,7 @@ def test_evaluation_brings_back_bytes_for_classes_and_not_for_rows(
     assert max(few, many) <= (3 * 8 + 5 * 16) * N_CLASSES + 8 * MOST_KEPT + SAMPLE + 2000
 
 
-@pytest.mark.parametrize("where", ["local", "address"])
+@pytest.mark.parametrize("where", ["address", pytest.param("local", marks=pytest.mark.deep)])
 def test_the_commands_run_on_a_cluster(where, client, parts, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("EVENCOVER_THREADS", "1")
     monkeypatch.chdir(parts.parent)  # a relative path means the same file to a worker

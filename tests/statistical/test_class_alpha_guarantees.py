@@ -110,7 +110,13 @@ def test_clustered_covers_equal_classes_at_their_own_levels(monkeypatch):
     assert (found[0] < 1 - ALPHA + 0.01).all()
 
 
-METHODS = ("standard", "classwise", "clustered", "pooled", "macro", "fuzzy", "interpolated")
+METHODS = [
+    *("standard", "pooled", "interpolated"),
+    *(
+        pytest.param(m, marks=pytest.mark.deep)
+        for m in ("classwise", "clustered", "macro", "fuzzy")
+    ),
+]
 
 
 @pytest.mark.parametrize("ties", [False, True], ids=["distinct", "ties"])
@@ -129,7 +135,7 @@ def test_the_floor_holds_for_every_class(method, ties):
 def test_the_floor_holds_with_exact_thresholds_that_tie():
     found, _ = means_over_calibrations(
         "pooled",
-        size(short=300, deep=2000),
+        size(short=150, deep=2000),
         True,
         alpha=0.4,
         floor=0.8,
@@ -154,7 +160,10 @@ def test_the_floor_of_rc3p_holds_for_scores_and_ranks():
     assert holds(mean, error, np.mean(guaranteed, axis=0))
 
 
-@pytest.mark.parametrize("score", ["softmax", "aps", "raps", "saps", "pas"])
+@pytest.mark.parametrize(
+    "score",
+    ["softmax", "aps", *(pytest.param(s, marks=pytest.mark.deep) for s in ("raps", "saps", "pas"))],
+)
 def test_the_floor_holds_with_every_score(score):
     rng, hits, guaranteed = np.random.default_rng(4), [], []
     for repetition in range(size(short=60, deep=2000)):
