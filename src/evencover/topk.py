@@ -265,10 +265,11 @@ class TopK:
         """Return the matrix (N, K), with 0 for classes that are not listed."""
         return self.every(1)
 
-    def renumbered(self, new: IntArray, class_names: Sequence[str]) -> TopK:
-        """Give class i the index new[i] among the classes of these names."""
-        classes = new[self.classes]
-        return TopK.from_csr(self.starts, classes, self.values, len(class_names), class_names)
+    def renumbered(
+        self, new: IntArray, n_classes: int, class_names: Sequence[str] | None = None
+    ) -> TopK:
+        """Give class i the index new[i] among other classes."""
+        return TopK.from_csr(self.starts, new[self.classes], self.values, n_classes, class_names)
 
     def with_values(self, values: Array) -> TopK:
         """Return the same rows with other numbers."""

@@ -105,10 +105,22 @@ def test_results_of_timm_with_all_classes(name, logits, ending):
     assert StandardPredictor(alpha=0.5).fit(source).n_classes_ == len(CLASSES)
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("name", ["timm_best", "timm_best_3", "timm_best_3_columns"])
-def test_results_of_timm_with_the_best_classes_are_refused(name, ending):
-    assert_refused(FOLDER / f"{name}.{ending}", r"the top classes of each row.*--topk 0")
+@pytest.mark.parametrize("name", ["timm_best.csv", "timm_best.parquet", "timm_best_3.csv"])
+def test_results_of_timm_without_lists_of_the_best_classes_are_refused(name):
+    assert_refused(FOLDER / name, r"the top classes of each row.*--topk 0")
+
+
+@pytest.mark.parametrize(
+    "name", ["timm_best_3.parquet", "timm_best_3_columns.csv", "timm_best_3_columns.parquet"]
+)
+def test_results_of_timm_with_the_best_classes_are_listed(name):
+    whole = np.array(pq.read_table(FOLDER / "timm.parquet")["prob"].to_pylist())
+    source = as_source(FOLDER / name, FOLDER / "timm_labels.txt")
+    [block] = source.blocks()
+    assert source.ids is not None or name.endswith("csv")  # file names are the index of pandas
+    third = np.sort(whole, axis=1)[:, -3:-2]
+    np.testing.assert_allclose(block.rows.to_dense(), np.where(whole < third, 0, whole), rtol=1e-6)
+    assert StandardPredictor(alpha=0.5).fit(source).n_classes_ == len(CLASSES)
 
 
 @pytest.mark.parametrize("name", ["torch_pair.pt", "torch_dictionary.pt"])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray
+from evencover.arrays import Array, IntArray, to_numpy
 from evencover.data.columns import (
     ID_KEYS,
     LABEL_KEYS,
@@ -38,6 +38,7 @@ from evencover.data.formats.arrays import (
     torch_arrays,
 )
 from evencover.data.formats.hdf5 import hdf5_arrays
+from evencover.data.formats.listed import joined_rows, open_listed
 from evencover.data.formats.tables import (
     ArrowFile,
     CsvFile,
@@ -79,7 +80,7 @@ from evencover.data.readers import (
 from evencover.data.source import Classes, Reader, Source
 from evencover.errors import InputError, listed
 from evencover.topk import TopK, is_sparse
-from evencover.validation import class_columns, is_integer_text, whole_number
+from evencover.validation import MISSING, class_columns, is_integer_text, whole_number
 
 # Formats by extension. Optional libraries are imported on first use.
 ARRAYS: dict[str, OpenArrays] = {
@@ -115,7 +116,7 @@ def open_file(path: AnyPath, keys: Keys = USUAL) -> Contents:
 
 def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> Contents:
     """Concatenate several files, in the order given."""
-    return concatenated([open_file(path, keys) for path in paths], ", ".join(map(str, paths[:3])))
+    return _concatenated([open_file(path, keys) for path in paths], ", ".join(map(str, paths[:3])))
 
 
 def _format(location: Location) -> OpenArrays | type[TableFile] | None:
@@ -130,6 +131,9 @@ def _format(location: Location) -> OpenArrays | type[TableFile] | None:
 
 def _open_one(location: Location, keys: Keys) -> Contents:
     file_format = _format(location)
+    listed_rows = open_listed(location, keys)
+    if listed_rows is not None:
+        return listed_rows
     if file_format is None:
         raise InputError(
             f"Cannot read '{location}': its extension must be one of "
@@ -152,7 +156,19 @@ def _open_many(location: Location, files: list[Location], keys: Keys) -> Content
             f"Cannot read '{location}': its files must have one format. "
             f"Got {', '.join(extensions)}; choose one with a glob such as '*{extensions[0]}'."
         )
-    return concatenated([_open_one(file, keys) for file in files], str(location))
+    return _concatenated([_open_one(file, keys) for file in files], str(location))
+
+
+def _concatenated(files: Sequence[Contents], name: str) -> Contents:
+    """Concatenate files; those of top-k rows may list different classes."""
+    if not all(file.rows.is_listed for file in files):
+        return concatenated(files, name)
+    rows, names = joined_rows(files, name)
+    alike = [
+        replace(file, rows=replace(file.rows, n_classes=rows.n_classes), class_names=names)
+        for file in files
+    ]
+    return replace(concatenated(alike, name), rows=rows)
 
 
 def column_from_file(path: AnyPath, key: str = "labels") -> Array:
@@ -399,7 +415,13 @@ def as_source(
         if contents.labels_are_cells and stored_labels is not None:
             stored_labels = column_from_text(stored_labels.tolist())
     source = replace(source, allow_unknown=source.allow_unknown or allow_unknown)
-    if class_names is not None:
+    if class_names is not None and source.reader.is_listed:
+        names = as_class_names(class_names, len(class_names))
+        assert names is not None
+        if source.class_names is None:
+            source = source.with_more_classes(len(names))
+        source = source.aligned(Classes(len(names), names))
+    elif class_names is not None:
         names = as_class_names(class_names, source.n_classes)
         source = replace(source, class_names=names, integers_are_names=False)
     if logits is not None:
@@ -408,7 +430,10 @@ def as_source(
         source = source.with_ids(ids)
     if classes is not None:
         source = source.aligned(classes)
+    is_open = classes is None and class_names is None and getattr(source.reader, "is_open", False)
     if labels is None:
+        if is_open and stored_labels is not None:
+            source = _with_classes_of(source, to_numpy(stored_labels))
         return source if stored_labels is None else source.with_labels(stored_labels)
     if isinstance(labels, str | os.PathLike):
         values = labels_of_file(source, labels, labels_key, ids_key, shared)
@@ -416,7 +441,24 @@ def as_source(
         values = labels_of_frame(labels, labels_key, ids_key, shared)
     else:
         values = RowValues(labels, index_of(labels), is_index=True)
+    if is_open:
+        source = _with_classes_of(source, to_numpy(values.values))
     return join_labels(source, values, shared)
+
+
+def _with_classes_of(source: Source, labels: Array) -> Source:
+    """Add the classes of labels that no row lists."""
+    if source.class_names is not None and labels.dtype.kind in "iu":
+        raise InputError(
+            f"The labels of {source.name} must be class names, as its rows list classes by name. "
+            "Got numbers; pass class_names (--class-names) in the order that the numbers count."
+        )
+    if source.class_names is None:
+        largest = int(labels.max(initial=-1)) if labels.dtype.kind in "iu" else -1
+        return source.with_more_classes(largest + 1)
+    texts = {str(text) for text in labels.ravel().tolist()}
+    names = [*source.class_names, *sorted(texts - {*source.class_names, *MISSING})]
+    return source.with_more_classes(len(names), names)
 
 
 def _names_to_share(labels: Any, labels_key: str | None) -> frozenset[str]:

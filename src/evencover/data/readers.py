@@ -27,6 +27,7 @@ class ArrayReader(Reader):
     """Splits an array, a memory map or top-k rows into blocks."""
 
     rows: Any
+    is_open: bool = False  #: whether there may be other classes than those that rows list
 
     @property
     def is_censored(self) -> bool:

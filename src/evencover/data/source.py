@@ -317,10 +317,13 @@ class Source:
         source, names = self, classes.names
         if self.class_names is not None:
             numbers = [str(number) for number in range(classes.n_classes)]
-            if names is None and set(self.class_names) == set(numbers):
+            is_some = self.reader.is_listed and set(self.class_names) <= set(numbers)
+            if names is None and (is_some or set(self.class_names) == set(numbers)):
                 names = numbers
             if names is not None and list(names) != list(self.class_names):
                 source = self._reordered(names)
+        if source.reader.is_listed and source.class_names is None:
+            source = source.with_more_classes(classes.n_classes)
         if source.n_classes not in (0, classes.n_classes):
             raise InputError(
                 f"The input must have the {classes.n_classes} classes of the calibration data. "
@@ -370,6 +373,14 @@ class Source:
             changed._require_certain_columns()
         return changed._with_new_labels(new)
 
+    def with_more_classes(self, n_classes: int, names: Sequence[str] | None = None) -> Source:
+        """Add classes that no row lists after those that some rows list."""
+        if n_classes <= self.n_classes:
+            return self
+        new = np.arange(self.n_classes) if self.new_classes is None else self.new_classes
+        names = None if names is None else tuple(names)
+        return replace(self, new_classes=new, n_classes=n_classes, class_names=names)
+
     def _with_new_labels(self, new: IntArray) -> Source:
         """Give label i the index new[i]; unknown labels stay unknown."""
         if self.labels is None:
@@ -397,8 +408,7 @@ class Source:
         for raw in self.reader.row_blocks():
             rows = score_rows(raw.rows)
             if self.new_classes is not None:
-                assert self.class_names is not None
-                rows = rows.renumbered(self.new_classes, self.class_names)
+                rows = rows.renumbered(self.new_classes, self.n_classes)
             if rows.shape[1] != self.n_classes:
                 raise InputError(
                     f"All rows of {self.name} must have {self.n_classes} classes. "
