@@ -85,6 +85,13 @@ def test_the_short_table_leads_to_a_decision():
     assert str(found) == GOLDEN
 
 
+@pytest.mark.parametrize(("cost", "is_offered"), [(11.5, True), (12.5, False)])
+def test_alternatives_are_not_twice_as_costly(cost, is_offered):
+    best = candidate("best", 4, np.linspace(0.8, 1.0, K), cost=6, noise=0)
+    even = candidate("even", 20, 0.95, cost=cost, noise=0)
+    assert comparison(best, even).most_even is (even if is_offered else best)
+
+
 @pytest.mark.parametrize(
     ("size", "price"),
     [(4, ", for 2.0 more labels"), (1, ", with 1.0 fewer labels"), (2, ", with sets of the same")],

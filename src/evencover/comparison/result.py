@@ -20,6 +20,7 @@ from evencover.validation import import_pandas
 
 MOST_NAMES = 6  # of candidates that a line lists
 MOST_SHOWN = 4  # candidates in the short table
+MOST_COST = 2  # times the lowest cost; candidates beyond are no alternative
 # Titles of the short table; {target} stands for 1 - alpha.
 SHORT_TITLES = {
     "n_likely_below": "classes\nbelow {target}",
@@ -218,12 +219,12 @@ class Comparison:
 
     @property
     def smallest(self) -> Candidate | None:
-        """The smallest sets among those allowed that do not cost too much."""
+        """The smallest sets among those allowed, unless twice as costly as the best."""
         return min(self._offered, key=lambda candidate: candidate.mean("avg_size"), default=None)
 
     @property
     def most_even(self) -> Candidate | None:
-        """The lowest shortfall among those allowed that do not cost too much; None if unknown."""
+        """The lowest shortfall among those allowed, unless twice as costly; None if unknown."""
         known = [c for c in self._offered if not np.isnan(c.mean("shortfall"))]
         return min(known, key=lambda c: (c.mean("shortfall"), c.mean("avg_size")), default=None)
 
@@ -249,8 +250,9 @@ class Comparison:
 
     @property
     def _offered(self) -> list[Candidate]:
-        """Candidates to name next to the recommended one."""
-        return [c for c in self.allowed if c is self.recommended or not self.costs_too_much(c)]
+        """Candidates to name next to the recommended one, not twice as costly or uninformative."""
+        most = min(self.n_classes, MOST_COST * self.best.mean("cost"))
+        return [c for c in self.allowed if c is self.recommended or c.mean("cost") < most]
 
     def difference_to_best(self, candidate: Candidate, metric: str = "cost") -> Difference:
         """Compute the paired difference to `best` over the same splits.
@@ -510,10 +512,12 @@ class Comparison:
         classes = f"{self.n_classes:,} classes"
         classes += "" if n_tested == self.n_classes else f" ({n_tested:,} in the data)"
         about = "" if isinstance(self.calibration_size, int) else "about "
+        n_each = self.n_calibration / n_tested
+        each = f"{n_each:.0f}" if n_each >= 10 else f"{n_each:.2g}"
         confidence = "" if self.confidence is None else f" with {self.confidence:.4%} confidence"
         target = "targets by class" if self._is_per_class else f"target {self.target}"
         return (
-            f"{classes}, {about}{self.n_calibration / n_tested:.3g} calibration examples each, "
+            f"{classes}, {about}{each} calibration examples each, "
             f"{target}{confidence}, {self.n_splits} random splits"
         )
 
@@ -538,7 +542,7 @@ class Comparison:
         curve = ["", _aligned(*self.curve_table())] if self.smaller else []
         table = [_aligned(titles, cells), *rest, "", meaning]
         reason = [_folded(line) for line in self.reason.splitlines()]
-        return "\n".join([self.heading(), "", *table, "", *reason, *curve])
+        return "\n".join([_folded(self.heading()), "", *table, "", *reason, *curve])
 
     def __str__(self) -> str:
         return self.summary()
