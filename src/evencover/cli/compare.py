@@ -91,7 +91,7 @@ def run(
         names = list(bundled.class_names)
         source = as_source(bundled.probabilities, bundled.labels, class_names=names)
         source = watch(source, "comparing")
-        note("no file given: comparing on the bundled data (214 file types, named by Magika)")
+        note("no file given: comparing on the bundled data (214 file types)")
     else:
         source = read.open(data, "comparing")
     result = compare(

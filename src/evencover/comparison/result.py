@@ -21,6 +21,7 @@ from evencover.validation import import_pandas
 MOST_NAMES = 6  # of candidates that a line lists
 MOST_SHOWN = 4  # candidates in the short table
 MOST_COST = 2  # times the lowest cost; candidates beyond are no alternative
+MOST_CLASSES = 4  # that the recommendation names
 # Titles of the short table; {target} stands for 1 - alpha.
 SHORT_TITLES = {
     "n_likely_below": "classes\nbelow {target}",
@@ -327,9 +328,27 @@ class Comparison:
         price = f"{abs(added):.1f} {'more' if added > 0 else 'fewer'} labels per set"
         return f"{gain}, {'for' if added > 0 else 'with'} {price} than {other.name}."
 
+    def _helped_classes(self) -> list[str]:
+        """Name classes that the baseline covers too little in most splits, and what `best` does."""
+        best, other = self.best, self.baseline
+        names = best.reports[0].class_names
+        if other is None or other is best or names is None:
+            return []
+        is_below = np.sum([report.likely_below for report in other.reports], axis=0)
+        classes = np.flatnonzero(2 * is_below > len(other.reports))
+        before, after = (
+            np.sum([report.class_covered for report in candidate.reports], axis=0)
+            / np.maximum(np.sum([report.class_counts for report in candidate.reports], axis=0), 1)
+            for candidate in (other, best)
+        )
+        worst = classes[np.argsort(before[classes], kind="stable")][:MOST_CLASSES]
+        changes = [f"{names[y]} {before[y]:.0%} -> {after[y]:.0%}" for y in worst]
+        more = f" and {len(classes) - len(worst)} more" if len(classes) > len(worst) else ""
+        return [f"Coverage of {', '.join(changes)}{more}."] if changes else []
+
     def _about_best(self) -> list[str]:
         """State the gain of `best`, what is not distinguishable from it, and a floor's price."""
-        best, lines = self.best, [self.gain]
+        best, lines = self.best, [self.gain, *self._helped_classes()]
         others = [candidate for candidate in self.allowed if candidate is not best]
         alike = [c for c in others if not self.difference_to_best(c).is_significant]
         if alike:

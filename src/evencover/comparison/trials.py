@@ -143,7 +143,8 @@ class Outcome(NamedTuple):
     @property
     def report(self) -> CoverageReport:
         """Coverage and set sizes of the test rows."""
-        return CoverageReport.from_tally(self.tally, self.predictor.fit_.alpha)
+        fit = self.predictor.fit_
+        return CoverageReport.from_tally(self.tally, fit.alpha, class_names=fit.class_names)
 
 
 def try_all(
