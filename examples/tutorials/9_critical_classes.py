@@ -2,9 +2,9 @@
 9. Critical classes
 ===================
 
-A missed class can cost more than a longer list: a rare disease, a protected species. This tutorial
-sets 99% target coverage for critical classes and 90% for the others. It then guarantees every class
-at least 80%.
+A missed class can cost more than a longer list: a rare disease, a protected species, or a program
+that a mail gateway takes for a text. This tutorial sets 99% target coverage for critical file types
+and 90% for the others. It then guarantees every class at least 80%.
 """
 
 import warnings
@@ -12,20 +12,20 @@ import warnings
 import numpy as np
 
 from evencover import EvencoverWarning, PooledPredictor
-from evencover.data import load_languages
+from evencover.data import load_filetypes
 
-probabilities, labels, names = load_languages()
-half = len(labels) // 2
-calibration, test = slice(None, half), slice(half, None)
+probabilities, labels, names, ids = load_filetypes()
 names = [str(name) for name in names]
+calibration, test = slice(5000), slice(5000, None)
+warnings.simplefilter("ignore", EvencoverWarning)  # some types have no calibration examples
 
 # %%
 # Set alpha by class
 # ------------------
-# Suppose that the Quechua languages are critical. ``alpha`` takes a mapping by class name;
-# ``"default"`` stands for all other classes.
+# A gateway scans attachments that can run: programs and scripts. So these types are critical.
+# ``alpha`` takes a mapping by class name; ``"default"`` stands for all other classes.
 
-critical = [name for name in names if name.startswith("Quechua")]
+critical = ["batch", "elf", "javascript", "pebin", "powershell", "shell"]
 alpha = {**dict.fromkeys(critical, 0.01), "default": 0.1}
 
 
@@ -40,19 +40,19 @@ before, after = fit(alpha=0.1), fit(alpha=alpha)
 # Evaluate both predictors on the test examples of the critical classes, and on all of them:
 
 is_critical = np.isin(labels[test], [names.index(name) for name in critical])
-warnings.simplefilter("ignore", EvencoverWarning)  # a part of the classes is a shift, on purpose
 reports = {}
-for title, predictor in {"90% for all": before, "99% for critical classes": after}.items():
+for title, predictor in {"90% for all": before, "99% for critical types": after}.items():
     overall = predictor.evaluate(probabilities[test], labels[test])
     of_critical = predictor.evaluate(probabilities[test][is_critical], labels[test][is_critical])
     reports[title] = of_critical
     print(
-        f"{title:<25} critical {of_critical.marginal_coverage:.1%}   "
-        f"overall {overall.marginal_coverage:.1%}   average set size {overall.avg_size:.1f}"
+        f"{title:<23} critical {of_critical.marginal_coverage:.1%}   "
+        f"overall {overall.marginal_coverage:.1%}   labels per set {overall.avg_size:.2f}"
     )
 
 # %%
-# Each point is a critical class, with its 95% confidence interval:
+# The sets now miss less than half as many critical files, for 0.03 more labels per set. Each point
+# is a critical type, with its 95% confidence interval:
 
 import matplotlib.pyplot as plt
 
@@ -64,17 +64,32 @@ for ax, (title, report) in zip(axes, reports.items(), strict=True):
     ax.set_title(title)
 
 # %%
+# Look at the misses
+# ------------------
+# 99% is a target, and here the sets reach 97%. ``ids`` show the files that they still miss:
+
+sets = after.predict_set(probabilities[test])
+missed = is_critical & ~sets.contains(labels[test])
+for row in missed.nonzero()[0]:
+    (members,) = sets[row : row + 1].to_lists(names=True)
+    print(f"{names[labels[test][row]]}: {', '.join(members)} ({ids[test][row].split('/')[-1]})")
+
+# %%
+# Three of these sets contain another critical type, for example ``shell`` for a file that is called
+# ``.exe``. The gateway scans them too. Other files are broken on purpose, as their names show.
+#
 # Check the number of examples
 # ----------------------------
-# At an alpha of 0.01 a class needs 99 calibration examples for a threshold of its own. Pooled
-# combines the classes that share an alpha:
+# At an alpha of 0.01 a class needs 99 calibration examples for a threshold of its own. No critical
+# type has as many, so pooled combines the types that share an alpha:
 
 of_class = before.class_counts_[[names.index(name) for name in critical]]
-print(f"{len(critical)} critical classes: {of_class.min()} to {of_class.max()} examples each,")
+print(f"{len(critical)} critical types: {of_class.min()} to {of_class.max()} examples each,")
 print(f"{of_class.sum()} together")
 
 # %%
-# Classwise cannot do this. It always includes a class with fewer than 99 examples:
+# Classwise cannot do this. It always includes a class with fewer than 99 examples, or with fewer
+# than nine at an alpha of 0.1:
 
 from evencover import ClasswisePredictor
 
@@ -82,7 +97,7 @@ classwise = ClasswisePredictor(alpha=alpha)
 classwise.fit(probabilities[calibration], labels[calibration], class_names=names)
 size = classwise.evaluate(probabilities[test], labels[test]).avg_size
 print(f"classwise: {np.isinf(classwise.thresholds_).sum()} classes always included,")
-print(f"average set size {size:.1f}")
+print(f"{size:.1f} labels per set")
 
 # %%
 # Guarantee a floor
@@ -99,7 +114,7 @@ print(fill(safe.guarantee_text, 88))
 # Larger thresholds enlarge sets. The fixed floor costs this many labels:
 
 sizes = [each.evaluate(probabilities[test], labels[test]).avg_size for each in (after, safe)]
-print(f"average set size {sizes[0]:.2f} with the default and {sizes[1]:.2f} with the floor")
+print(f"{sizes[0]:.3f} labels per set with the default and {sizes[1]:.3f} with the floor")
 print(f"thresholds raised: {(safe.thresholds_ > after.thresholds_).sum()} of {len(names)} classes")
 
 # %%
@@ -108,7 +123,7 @@ print(f"thresholds raised: {(safe.thresholds_ > after.thresholds_).sum()} of {le
 # ``--alpha-of`` takes a class and its alpha, and may be repeated. It also takes a file with the
 # columns ``class`` and ``alpha``::
 #
-#     evencover calibrate CAL.npz -o m.safetensors --alpha-of "Quechua, Ayacucho=0.01" --floor 0.8
+#     evencover calibrate CAL.npz -o m.safetensors --alpha-of powershell=0.01 --floor 0.8
 #     evencover info m.safetensors
 #     evencover evaluate m.safetensors TEST.npz --csv classes.csv
 #
