@@ -5,20 +5,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from scipy.sparse import coo_array, csc_matrix, csr_array, csr_matrix
 
 import evencover
 from evencover import (
     ClasswisePredictor,
+    CoverageMonitor,
     InputError,
     PooledPredictor,
     StandardPredictor,
     TopK,
     compare,
     load,
+    predict_to_folder,
     recommend,
     save,
+    to_onnx,
     write_report,
 )
 from evencover.cli.main import main
@@ -349,3 +353,47 @@ def test_guarantees_by_class_are_never_above_what_recall_allows():
     assert (limited <= np.minimum(draws, low).mean(axis=0) + 0.01).all()
     assert (limited <= k / (n + 1)).all()
     assert limited[3] > 0.85
+
+
+def test_a_monitor_counts_labels_that_are_not_listed_as_misses():
+    (rows, labels), (test, test_labels) = model_rows(21, 600), model_rows(22, 600)
+    predictor = ClasswisePredictor().fit(top_of(rows, 3), labels)
+    assert np.isinf(predictor.thresholds_).any()
+    monitor = CoverageMonitor(predictor)
+    monitor.update(top_of(test, 3), test_labels)
+    report = predictor.evaluate(top_of(test, 3), test_labels)
+    snapshot = monitor.snapshot()
+    assert np.array_equal(snapshot.covered, report.class_covered)
+    assert not len(snapshot.shifts)  # infinite limits are no evidence
+
+
+def test_sets_in_a_folder_are_those_in_memory(tmp_path):
+    (rows, labels), (test, _) = model_rows(23, 300), model_rows(24, 200)
+    predictor = PooledPredictor().fit(top_of(rows, 4), labels)
+    predict_to_folder(predictor, top_of(test, 4), tmp_path, with_probabilities=True)
+    table = pq.read_table(tmp_path)
+    sets = predictor.predict_set(top_of(test, 4)).to_lists()
+    assert table["set"].to_pylist() == sets
+    expected = [row[members].tolist() for row, members in zip(test, sets, strict=True)]
+    assert table["probabilities"].to_pylist() == expected
+    again = predict_to_folder(predictor, top_of(test, 4), tmp_path, with_probabilities=True)
+    assert again.n_there == 1  # the same rows, recognized by their content
+
+
+def test_onnx_rejects_top_k_rows(tmp_path):
+    pytest.importorskip("onnx")
+    rows, labels = model_rows(25, 100)
+    predictor = StandardPredictor().fit(top_of(rows, 3), labels)
+    with pytest.raises(InputError, match="top-k"):
+        to_onnx(predictor, tmp_path / "sets.onnx")
+
+
+def test_workers_of_a_cluster_read_top_k_rows():
+    distributed = pytest.importorskip("distributed")
+    rows, labels = model_rows(26, 300)
+    top, expected = top_of(rows, 4), StandardPredictor().fit(top_of(rows, 4), labels)
+    with distributed.Client(processes=False, n_workers=1, dashboard_address=None) as client:
+        found = StandardPredictor().fit(top, labels, executor=client)
+        sets = found.predict_set(top, executor=client)
+    assert np.array_equal(found.thresholds_, expected.thresholds_)
+    assert sets.to_lists() == expected.predict_set(top).to_lists()

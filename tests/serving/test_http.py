@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from serving.service import BEARER, NAMES, body
 
-from evencover import ClasswisePredictor, save
+from evencover import ClasswisePredictor, TopK, save
 
 for library in ("starlette", "uvicorn", "prometheus_client", "httpx"):
     pytest.importorskip(library)
@@ -196,3 +196,37 @@ def test_failures_show_nothing_of_the_inside(client, data, monkeypatch):
     answer = again.post("/v1/sets", json=body(data), headers=BEARER)
     assert answer.status_code == 500
     assert "division" not in answer.json()["error"]
+
+
+def test_rows_by_class_are_top_k_rows(client, data, fitted):
+    top = np.argsort(-data.rows[300:], axis=1)[:, :3]
+    rows = [
+        {NAMES[y]: float(row[y]) for y in classes}
+        for row, classes in zip(data.rows[300:], top, strict=True)
+    ]
+    ids = list(range(300))
+    answer = client.post("/v1/sets", json={"rows": rows, "ids": ids})
+    assert answer.status_code == 200
+    numbers = np.take_along_axis(data.rows[300:], top, axis=1)
+    sets = fitted.predict_set(TopK(top, numbers, n_classes=len(NAMES)), ids=ids)
+    assert answer.json()["sets"] == sets.to_lists()
+    for members, values, row in zip(sets, answer.json()["probabilities"], rows, strict=True):
+        assert values == [row[NAMES[y]] for y in members]
+    labels = [NAMES[label] for label in data.labels[300:]]
+    sent = {"rows": rows, "ids": [1000 + i for i in ids], "labels": labels}
+    answer = client.post("/v1/labels", json=sent, headers=BEARER)
+    assert answer.json()["counted"] == 300
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"no such class": 0.5}],
+        [{NAMES[0]: 0.9, NAMES[1]: 0.9}],
+        [{NAMES[0]: -0.5}],
+        [{}],
+        [{NAMES[0]: 0.5}, [0.5, 0.5]],
+    ],
+)
+def test_malformed_rows_by_class_are_rejected(client, rows):
+    assert client.post("/v1/sets", json={"rows": rows}).status_code == 422

@@ -88,7 +88,10 @@ class Urn(NamedTuple):
             return None
         counts = rows.class_counts
         ranks = np.minimum(conformal_ranks(counts, alpha), counts)
-        return cls(ranks, counts, rows.by_class.at_ranks(ranks))
+        limits = rows.by_class.at_ranks(ranks)
+        # No set shows whether an unlisted label has the infinite score of such a limit.
+        counts = np.where(limits == np.inf, 0, counts)
+        return cls(np.minimum(ranks, counts), counts, limits)
 
 
 def urn_log_e(

@@ -94,7 +94,8 @@ def openapi(model: dict[str, Any], limits: Limits) -> dict[str, Any]:
     reference = dict(zip(types, references, strict=True))
     rows = schemas["Sets"]["properties"]["rows"]
     rows |= {"maxItems": limits.rows, "description": f"The {model['reads']} of each row."}
-    rows["items"] |= {"minItems": model["n_classes"], "maxItems": model["n_classes"]}
+    [numbers] = [kind for kind in rows["items"]["anyOf"] if kind["type"] == "array"]
+    numbers |= {"minItems": model["n_classes"], "maxItems": model["n_classes"]}
     failed = {JSON: {"schema": reference[error]}}
     paths = {}
     for endpoint in ENDPOINTS:
@@ -356,7 +357,7 @@ class Application:
         def compute(body: bytes) -> Any:
             _require_json(request)
             loaded = self.service.now
-            rows = read_rows(body, "/v1/sets", self.limits)
+            rows = loaded.numbered(read_rows(body, "/v1/sets", self.limits))
             sets = self.service.sets(rows, loaded)
             self.metrics.count(sets)
             name_bytes = int(loaded.name_bytes[sets.indices].sum())

@@ -360,6 +360,11 @@ def to_onnx(
     path = check_output(path, force=force, extensions=(".onnx",))
     if dtype not in TYPES:
         raise InputError(f"'dtype' must be one of {', '.join(TYPES)}. Got {dtype!r} instead.")
+    if predictor._current_fit().rows.is_listed:
+        raise InputError(
+            "ONNX graphs take the probabilities of all classes. Got a predictor calibrated on "
+            "top-k rows; serve it with 'evencover serve'."
+        )
     rule = predictor.rule()
     if after is None:
         model = _new_model(rule, dtype)

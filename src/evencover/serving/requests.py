@@ -11,6 +11,7 @@ import numpy as np
 
 from evencover.arrays import Array
 from evencover.errors import InputError
+from evencover.topk import TopK
 from evencover.validation import parse_json
 
 JSON = "application/json"
@@ -72,7 +73,7 @@ class Limits:
 class Rows:
     """The rows of a request, with the fields that came with them; labels may come without rows."""
 
-    rows: Array | None
+    rows: Any  # an array or, of rows by class, `TopK`; None without rows
     ids: list[Any] | None = None
     labels: list[Any] | None = None
     time: list[Any] | None = None
@@ -88,7 +89,7 @@ def request_types() -> dict[str, Any]:
 
     text, number = Annotated[str, Meta(max_length=MAX_TEXT)], Annotated[int, Meta(ge=LOW, le=HIGH)]
     names: Any = list[text | number]  # type: ignore[valid-type]
-    rows: Any = list[list[float]]
+    rows: Any = list[list[float] | dict[text, float]]  # type: ignore[valid-type]
     ids: Any = ("ids", names | None, None)
     of_sets: list[Any] = [("rows", rows), ids]
     of_labels: list[Any] = [("labels", names), ids, ("time", names | None, None)]
@@ -137,6 +138,9 @@ def read_rows(body: bytes, path: str, limits: Limits) -> Rows:
     if any(body.count(f'"{name}"'.encode()) > 1 for name in fields):
         parse_json(body, "the body")  # rejects a name that comes twice; msgspec takes the last
     lists = {name: getattr(content, name) for name in fields if name != "rows"}
+    if content.rows is not None and any(isinstance(row, dict) for row in content.rows):
+        parse_json(body, "the body")
+        return check_lists(_listed(content.rows), lists, limits)
     if content.rows is not None:
         return check_lists(_matrix(content.rows), lists, limits)
     if content.ids is None:
@@ -144,7 +148,7 @@ def read_rows(body: bytes, path: str, limits: Limits) -> Rows:
     return check_lists(None, lists, limits)
 
 
-def check_lists(rows: Array | None, lists: dict[str, list[Any] | None], limits: Limits) -> Rows:
+def check_lists(rows: Any, lists: dict[str, list[Any] | None], limits: Limits) -> Rows:
     """Check that there is one entry per row in every list."""
     checked = Rows(rows, **lists)
     limits.check_rows(len(checked))
@@ -154,6 +158,16 @@ def check_lists(rows: Array | None, lists: dict[str, list[Any] | None], limits: 
                 f"{name!r} must have one entry per row. Got {len(values)} for {len(checked)}."
             )
     return checked
+
+
+def _listed(values: list[Any]) -> TopK:
+    """Return rows of probabilities by class; the service knows the classes."""
+    if not all(isinstance(row, dict) for row in values):
+        raise InputError("'rows' must all be lists of numbers, or all objects by class.")
+    names = sorted({name for row in values for name in row}) or [""]
+    return TopK(
+        [list(row) for row in values], [list(row.values()) for row in values], class_names=names
+    )
 
 
 def _matrix(values: list[list[float]]) -> Array:

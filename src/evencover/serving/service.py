@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import IntArray
-from evencover.errors import InputError, one_line
+from evencover.errors import InputError, listed, one_line
 from evencover.monitoring import CoverageMonitor, LabelCounts, MonitorState, coverage_table, summary
 from evencover.monitoring.database import StateError
 from evencover.monitoring.state import ServedRows
@@ -29,6 +29,7 @@ from evencover.predictors.rule import SetRule
 from evencover.report.page import monitor_html
 from evencover.serving.requests import Rows
 from evencover.sets import PredictionSets
+from evencover.topk import TopK
 
 CACHE_SECONDS = 1.0  # for a summary, which takes longer to make than to ask for
 RETRY_SECONDS = 2.0  # between attempts to write while the database cannot be used
@@ -193,6 +194,22 @@ class Loaded:
         """The digest of the model."""
         return self.monitor.model.digest
 
+    def numbered(self, request: Rows) -> Rows:
+        """Return rows by class name as rows of the model's classes; others as they are."""
+        rows = request.rows
+        if not isinstance(rows, TopK):
+            return request
+        index, n_classes = self.monitor.model.index_of_name, self.monitor.model.n_classes
+        known = index or {str(number): number for number in range(n_classes)}
+        unknown = [name for name in rows.class_names or () if name not in known]
+        if unknown and rows.size:
+            raise InputError(
+                f"'rows' must have the {n_classes} classes of the model. Got the unknown "
+                f"{listed(map(repr, unknown), 3)}."
+            )
+        new = np.array([known.get(name, 0) for name in rows.class_names or ()], dtype=np.int64)
+        return replace(request, rows=rows.renumbered(new, n_classes))
+
     @cached_property
     def name_bytes(self) -> IntArray:
         """(K,) the size of each class's name in an answer."""
@@ -237,6 +254,7 @@ class Service:
     def labels(self, request: Rows) -> Future[LabelCounts]:
         """Count labels of served rows, or of the rows that come with them."""
         monitor = self.now.monitor
+        request = self.now.numbered(request)
 
         def write() -> LabelCounts:
             if not len(request):
