@@ -457,10 +457,10 @@ def _about_empty_sets(predictor: BasePredictor, report: CoverageReport) -> str:
     )
 
 
-def _about_acceptance(report: CoverageReport) -> dict[str, Any]:
+def _about_acceptance(report: CoverageReport) -> dict[str, Any] | None:
     """Return how many predictions are accepted and right, and classes that are too often wrong."""
-    assert report.accepted is not None
-    assert report.accepted_right is not None
+    if report.accepted is None or report.accepted_right is None:
+        return None
     unsafe = np.flatnonzero(report.is_unsafe)
     accuracies = report.accepted_right[unsafe] / report.accepted[unsafe]
     limits = clopper_pearson(report.accepted_right[unsafe], report.accepted[unsafe])
@@ -480,7 +480,8 @@ def _about_acceptance(report: CoverageReport) -> dict[str, Any]:
 
 def _about_contributors(report: CoverageReport) -> list[dict[str, Any]]:
     """Return the classes that add the most wrong labels to sets, and how many per set."""
-    assert report.appearances is not None
+    if report.appearances is None:
+        return []
     table = []
     for index in report.largest_contributors().tolist():
         n_sets, n_right = int(report.appearances[index]), int(report.class_covered[index])
