@@ -86,7 +86,7 @@ display.ax_.set_title("Set sizes")
 # %%
 # Accept or review
 # ----------------
-# If a set contains only the most probable type, nobody needs to look at it. ``accepted`` marks
+# If a set contains only the most probable type, it needs no review. ``accepted`` marks
 # these rows; a person reviews the others:
 
 right = probabilities[test].argmax(1) == labels[test]

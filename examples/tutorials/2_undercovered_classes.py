@@ -106,7 +106,7 @@ for index in found.largest_contributors(5):
 print(f"all types: wrong in {wrong.sum()}")
 
 # %%
-# ``txt`` alone accounts for more than half of the wrong labels. If nobody acts on text files, give
+# ``txt`` alone accounts for more than half of the wrong labels. If text files do not matter, give
 # ``txt`` a larger alpha (:ref:`sphx_glr_tutorials_9_critical_classes.py`), and the sets shrink.
 #
 # A rare type can do more. The data contain one file with the extension of ``dmg``, a disk image. It

@@ -100,8 +100,21 @@ for limit in (1, 3, 10):
 #
 # Cause 5: the model
 # ------------------
-# A better model has the largest effect on set size. An accurate model can also produce empty sets,
-# because it reaches 90% without them. ``keep_top=True`` puts the top class into every set.
+# A better model has the largest effect on set size. The model of the bundled file types is right
+# for 93% of the files, so STANDARD needs one label per set. Smaller sets would be empty: by default
+# every set contains the most probable class, but with ``keep_top=False``, the definition of the
+# literature, a threshold can exclude even that one.
 
-report = pooled.evaluate(probabilities[test], labels[test])
-print(f"empty sets: {report.empty_share:.1%}")
+from evencover.data import load_filetypes
+
+accurate, types, _, _ = load_filetypes()
+for keep_top in (True, False):
+    predictor = StandardPredictor(keep_top=keep_top).fit(accurate[:5000], types[:5000])
+    report = predictor.evaluate(accurate[5000:], types[5000:])
+    print(
+        f"keep_top={keep_top!s:<5} set size {report.avg_size:.2f}, "
+        f"coverage {report.marginal_coverage:.1%}, empty sets {report.empty_share:.1%}"
+    )
+
+# %%
+# An empty set is of no use to a person, so keep the default unless you need coverage close to 90%.
