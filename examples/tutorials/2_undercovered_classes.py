@@ -21,7 +21,8 @@ print(f"overall coverage: {report.marginal_coverage:.3f}")
 
 # %%
 # Standard conformal prediction has one threshold for all types. It meets the target over all files,
-# so nothing seems wrong. The plot shows the coverage of every type with 95% confidence intervals:
+# so nothing seems wrong. The plot shows the coverage of every type with 95% confidence intervals,
+# which are long for types with few test files:
 
 from evencover.plotting import ClassCoverageDisplay
 

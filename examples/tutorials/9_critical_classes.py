@@ -61,7 +61,7 @@ from evencover.plotting import ClassCoverageDisplay
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
 for ax, (title, report) in zip(axes, reports.items(), strict=True):
     ClassCoverageDisplay.from_report(report, ax=ax)
-    ax.set_title(title)
+    ax.set(title=title, ylim=(0.6, 1.01))
 
 # %%
 # Look at the misses
