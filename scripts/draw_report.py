@@ -1,4 +1,4 @@
-"""Take the screenshot of the report: STANDARD on the bundled languages.
+"""Take the screenshot of the report: STANDARD on the bundled file types.
 
 python scripts/draw_report.py          writes docs/images/report.png; needs Chromium
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from evencover import StandardPredictor, write_report
-from evencover.data import load_languages
+from evencover.data import load_filetypes
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "report.png"
 
@@ -23,13 +23,13 @@ def main() -> None:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         sys.exit("Chromium is needed.")
-    rows, labels, names = load_languages()
+    rows, labels, names, _ = load_filetypes()
     half = len(labels) // 2
     predictor = StandardPredictor(alpha=0.1)
     predictor.fit(rows[:half], labels[:half], class_names=list(names))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         page = Path(folder) / "report.html"
-        write_report(predictor, page, rows[half:], labels[half:], title="Coverage of 505 languages")
+        write_report(predictor, page, rows[half:], labels[half:], title="Coverage of 214 file types")
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         view = browser.new_page(viewport={"width": 1400, "height": 1000})
         view.goto(page.as_uri())
