@@ -29,7 +29,7 @@ def main() -> None:
     predictor.fit(rows[:half], labels[:half], class_names=list(names))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         page = Path(folder) / "report.html"
-        write_report(predictor, page, rows[half:], labels[half:], title="Coverage of 214 file types")
+        write_report(predictor, page, rows[half:], labels[half:], title="214 file types")
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         view = browser.new_page(viewport={"width": 1400, "height": 1000})
         view.goto(page.as_uri())
