@@ -29,7 +29,7 @@ def test_advice_and_comparison_take_a_confidence(folder, run):
     assert_found("probability 90%", out.replace("\n", " "))
     options = ("--methods", "standard", "--scores", "softmax", "--n-splits", "2")
     assert_found(
-        r"confidence = 0\.9",
+        r"with 90%\s+confidence",
         succeeded(run("compare", "cal.npz", *options, "--confidence", ".9")).out,
     )
 

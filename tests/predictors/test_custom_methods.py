@@ -154,7 +154,7 @@ def test_the_shell_knows_what_an_installed_package_adds(shell, tmp_path):
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "coverage of single classes is not" in page
     assert "coverage" in evaluated
-    assert "CAUTIOUS" in compared
+    assert "cautious" in compared
     assert "CAUTIOUS" in table
 
 

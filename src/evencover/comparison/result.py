@@ -533,7 +533,9 @@ class Comparison:
         about = "" if isinstance(self.calibration_size, int) else "about "
         n_each = self.n_calibration / n_tested
         each = f"{n_each:.0f}" if n_each >= 10 else f"{n_each:.2g}"
-        confidence = "" if self.confidence is None else f" with {self.confidence:.4%} confidence"
+        confidence = (
+            "" if self.confidence is None else f" with {100 * self.confidence:.4g}% confidence"
+        )
         target = "targets by class" if self._is_per_class else f"target {self.target}"
         return (
             f"{classes}, {about}{each} calibration examples each, "

@@ -38,7 +38,7 @@ class StandardPredictor(GroupPredictor):
     >>> predictor.thresholds_
     array([0.5, 0.5, 0.5])
     >>> predictor.predict_set([[0.5, 0.5, 0.0], [0.4, 0.3, 0.3]]).to_lists()
-    [[0, 1], []]
+    [[0, 1], [0]]
     """
 
     target_prevalence: ClassValues | None = None

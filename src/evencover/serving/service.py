@@ -253,8 +253,8 @@ class Service:
 
     def labels(self, request: Rows) -> Future[LabelCounts]:
         """Count labels of served rows, or of the rows that come with them."""
-        monitor = self.now.monitor
-        request = self.now.numbered(request)
+        loaded = self.now
+        monitor, request = loaded.monitor, loaded.numbered(request)
 
         def write() -> LabelCounts:
             if not len(request):
