@@ -216,14 +216,12 @@ class PooledPredictor(BasePredictor):
 
     Each class's score distribution combines its own calibration scores with a prior fitted to all
     classes. The prior acts as a pseudo-count, so frequent classes rely mostly on their own data.
-    All classes share one level of these distributions, chosen so that the sets cover 1 - alpha of
-    held-out labels.
+    All classes share one level, at which the sets cover 1 - alpha of held-out labels.
 
     Guarantee. P(Y in C(X) | Y = y) >= k / (n_y + 1) for every class y, on average over calibration
     sets, for exchangeable rows within the class: at alpha = 0.1 it is 73% with 10 examples, 82%
     with 50 and 85% with 100 (``floor="auto"``). Coverage of 1 - alpha is the target.
-    ``split="holdout"``: P(Y in C(X)) >= 1 - alpha in finite samples, for exchangeable rows.
-    ``split="crossfit"``: it is 1 - alpha up to the instability of the fit.
+    P(Y in C(X)) >= 1 - alpha if ``split="holdout"``; up to the fit's instability if "crossfit".
 
     Parameters
     ----------
@@ -234,8 +232,7 @@ class PooledPredictor(BasePredictor):
     split
         "crossfit" uses all rows for both steps; "holdout" sets a fifth aside for the level.
     target_prevalence
-        Class frequencies of the guarantee: (K,) numbers in proportion, the path of a file, or
-        "uniform"; by default those of the calibration set.
+        Class frequencies of the guarantee, as for STANDARD; by default those of calibration.
     alpha, score, exact, keep_top, floor, from_logits, temperature, random_state
         As for every predictor. P-values compare levels with those of held-out calibration rows.
     """
