@@ -63,12 +63,12 @@ def map_on_threads(
         return
     with ThreadPoolExecutor(threads) as pool:
         submit = partial(pool.submit, one)  # type: ignore[call-arg]
-        yield from map_ordered(submit, results, items, ahead * threads)
+        yield from map_ordered(submit, partial(map, Future.result), items, ahead * threads)
 
 
 def map_ordered(
     submit: Callable[[Item], Any],
-    fetch: Callable[[Sequence[Any]], list[Result]],
+    fetch: Callable[[Sequence[Any]], Iterable[Result]],
     items: Iterable[Item],
     max_under_way: int,
     n_at_once: int = 1,
@@ -87,8 +87,3 @@ def map_ordered(
     finally:  # after an error, do not start work without a consumer
         for future in pending:
             future.cancel()
-
-
-def results(futures: Sequence[Future[Result]]) -> list[Result]:
-    """Wait for futures of this process."""
-    return list(map(Future.result, futures))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from evencover.data.source import Block, Source
+from evencover.data.source import RawBlock, Source
 from evencover.errors import printable
 
 Item = TypeVar("Item")
@@ -64,7 +64,7 @@ def progress(
 def watch(source: Source, what: str) -> Source:
     """Show the reading of a source as a progress bar."""
 
-    def counted(blocks: Iterator[Block]) -> Iterator[Block]:
+    def counted(blocks: Iterator[RawBlock]) -> Iterator[RawBlock]:
         return progress(blocks, what, source.n_rows, lambda block: len(block.rows))
 
     return replace(source, watch=counted)

@@ -34,7 +34,7 @@ def join_labels(source: Source, labels: RowValues, shared: Mapping[str, Array]) 
     becomes the ids of the rows.
     """
     have_ids = source.ids is not None and labels.ids is not None and not labels.is_index
-    key = None if have_ids else shared_key(shared, labels.others)
+    key = shared_key(shared, labels.others) if shared and not have_ids else None
     if key is not None:
         source = source.with_ids(shared[key])
         labels = labels._replace(ids=labels.others[key], is_index=False)
@@ -122,8 +122,8 @@ def match(source: Source, column: RowValues, what: str) -> tuple[Any, IntArray |
     Return the values, their positions in the column (None if matched by position), and how rows
     were matched.
     """
-    ids, n_values = _ids_to_match(source, column), len(list_of_labels(column.values))
-    has_columns = column.n_columns > 1
+    ids = None if column.ids is None else _ids_to_match(source, column)
+    n_values, has_columns = len(list_of_labels(column.values)), column.n_columns > 1
     if ids is not None:
         order = positions_by_id(ids, column.ids, what)
         matching = Matching(what, len(order), by_id=True, n_unused=n_values - len(order))
@@ -141,22 +141,25 @@ def _ids_to_match(source: Source, column: RowValues) -> Array | None:
     An index 0, 1, 2, ... matches only an index of the same numbers in another order.
     """
     index_counts = _counts(RowValues(None, source.index, is_index=True))
-    if column.ids is None or (_counts(column) and index_counts):
+    if _counts(column) and index_counts:
         return None
     may_match = (source.index,) if _counts(column) else (source.ids, source.index)
     known = [ids for ids in may_match if ids is not None]
     if not known:
         return None
-    theirs = np.sort(row_ids(column.ids, len(column.ids)))
+    assert column.ids is not None
+    label_keys = np.sort(row_ids(column.ids, len(column.ids)))
     keys = [row_ids(ids, len(ids)) for ids in known]
-    found = [place for place, mine in enumerate(keys) if np.array_equal(np.sort(mine), theirs)]
-    if len(found) == 2 and column.is_index and not np.array_equal(keys[0], keys[1]):
+    matching = [
+        ids for ids, k in zip(known, keys, strict=True) if np.array_equal(np.sort(k), label_keys)
+    ]
+    if len(matching) == 2 and column.is_index and not np.array_equal(keys[0], keys[1]):
         raise InputError(
             "The index of the labels must match either the ids or the index of the rows. Got one "
             "that matches both, in different orders; pass a frame with a column of ids."
         )
-    if found:
-        return known[found[0]]
+    if matching:
+        return matching[0]
     if _counts(column) or (source.ids is None and index_counts):
         return None
     return known[0]

@@ -118,9 +118,15 @@ def existing_file(path: str | os.PathLike[str] | RemoteFile) -> Location:
     return location
 
 
+def is_zarr(location: Location) -> bool:
+    """Return whether a folder is a zarr store, regardless of its name."""
+    marks = ("zarr.json", ".zgroup", ".zarray")
+    return location.is_dir() and any((location / mark).is_file() for mark in marks)
+
+
 def expand(location: Location) -> list[Location] | None:
-    """List the files of a folder or a glob in natural order; None for one file."""
-    if location.is_file():
+    """List the files of a folder or a glob in natural order; None for one file or zarr store."""
+    if location.is_file() or is_zarr(location):
         return None
     if location.is_dir():
         named = (each for each in location.iterdir() if not each.name.startswith((".", "_")))
@@ -194,6 +200,8 @@ def identity_of(location: Location) -> Identity:
     found = location.stat()
     if stat.S_ISDIR(found.st_mode):
         return _identity_of_store(location, (found.st_ino, found.st_mtime_ns))
+    if not stat.S_ISREG(found.st_mode):  # reading a pipe would block
+        raise FileError(f"Cannot read '{location}': it is a device or a pipe, not a file.")
     return Identity(found.st_size, found.st_mtime_ns)
 
 

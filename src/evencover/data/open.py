@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,7 @@ from evencover.data.formats.tables import (
     open_table,
     table_columns,
 )
-from evencover.data.formats.zarr import is_zarr, zarr_arrays
+from evencover.data.formats.zarr import zarr_arrays
 from evencover.data.frames import (
     frame_columns,
     in_memory,
@@ -68,6 +67,7 @@ from evencover.data.location import (
     as_location,
     existing_file,
     expand,
+    is_zarr,
     reading,
 )
 from evencover.data.readers import (
@@ -110,8 +110,8 @@ AnyPath = str | os.PathLike[str] | RemoteFile
 def open_file(path: AnyPath, keys: Keys = USUAL) -> Contents:
     """Open a file, or the files of a folder or a glob, for reading in blocks."""
     location = as_location(path)
-    many = None if is_zarr(location) else expand(location)
-    return _open_one(location, keys) if many is None else _open_many(location, many, keys)
+    files = expand(location)
+    return _open_one(location, keys) if files is None else _open_many(location, files, keys)
 
 
 def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> Contents:
@@ -120,27 +120,22 @@ def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> C
 
 
 def _format(location: Location) -> OpenArrays | type[TableFile] | None:
-    """Return the format of a file by its extension; reject pipes and devices."""
-    if is_zarr(location):
-        return zarr_arrays
-    if isinstance(location, Path):
-        existing_file(location)
+    """Return the format of a file by its extension; a store may have any name."""
     extension = location.suffix.lower()
-    return ARRAYS.get(extension) or TABLES.get(extension)
+    file_format = ARRAYS.get(extension) or TABLES.get(extension)
+    return zarr_arrays if file_format is None and is_zarr(location) else file_format
 
 
 def _open_one(location: Location, keys: Keys) -> Contents:
     file_format = _format(location)
-    listed_rows = open_listed(location, keys)
-    if listed_rows is not None:
-        return listed_rows
     if file_format is None:
+        existing_file(location)
         raise InputError(
             f"Cannot read '{location}': its extension must be one of "
             f"{', '.join([*ARRAYS, *TABLES])}. Got {location.suffix.lower() or 'none'!r} instead."
         )
     if isinstance(file_format, type):
-        return open_table(location, file_format, keys)
+        return open_listed(location, keys) or open_table(location, file_format, keys)
     return open_array_file(location, file_format, keys)
 
 
@@ -266,8 +261,6 @@ def _joined(columns: list[Array]) -> Array:
 
 
 def _files(location: Location) -> list[Location]:
-    if is_zarr(location):
-        return [location]
     return expand(location) or [location]
 
 
@@ -343,10 +336,9 @@ def _column_names(location: Location) -> list[str]:
 
 def _typed(values: Array, location: Location) -> Array:
     """Convert text to integers if all values are, for files without types."""
-    extension = location.suffix.lower()
-    has_types = extension in ARRAYS or is_zarr(location)
-    has_types = has_types or not issubclass(TABLES.get(extension, TextFile), TextFile)
-    return values if has_types else column_from_text(values.tolist())
+    file_format = _format(location)
+    is_text = isinstance(file_format, type) and issubclass(file_format, TextFile)
+    return column_from_text(values.tolist()) if is_text or file_format is None else values
 
 
 def as_source(
@@ -489,13 +481,15 @@ def _source_of(contents: Contents) -> Source:
         columns=contents.columns,
         integers_are_names=contents.integers_are_names,
     )
-    ids = contents.known_ids
+    ids = None if contents.ids is None else contents.known_ids
     return source if ids is None else source.with_ids(ids)
 
 
 def _open(probabilities: Any, keys: Keys) -> Contents:
     if isinstance(probabilities, str | os.PathLike):
         return open_file(probabilities, keys)
+    if isinstance(probabilities, np.ndarray):
+        return Contents(probabilities)
     if isinstance(probabilities, TopK):
         return Contents(probabilities, probabilities.class_names)
     if is_sparse(probabilities):

@@ -123,7 +123,11 @@ def slices(rows: Any, labels: Array | None = None, ids: Array | None = None) -> 
     step = rows_per_block(numbers_per_row(rows))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        yield RawBlock(rows[part], _part(labels, part), _part(ids, part))
+        yield RawBlock(
+            rows[part],
+            None if labels is None else labels[part],
+            None if ids is None else ids[part],
+        )
 
 
 class Matching(NamedTuple):
@@ -193,7 +197,7 @@ class Source:
     first_unknown: tuple[str, str] | None = None  #: the first label of no class, and its row
     offset: int = 0  #: index of the first row in the whole input
     precision: float | None = None  #: that the rows must have, if known
-    watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None  #: wraps the blocks
+    watch: Callable[[Iterator[RawBlock]], Iterator[RawBlock]] | None = None  #: wraps the reading
 
     @property
     def n_rows(self) -> int | None:
@@ -271,7 +275,7 @@ class Source:
             names,
             self.n_classes,
             n_rows,
-            f"'labels' of {self.name}",
+            f"'labels' of {self.reader.name}",
             row_name,
             numbers_are_names=integers_are_names,
             allow_unknown=self.allow_unknown,
@@ -401,11 +405,8 @@ class Source:
 
     def blocks(self) -> Iterator[Block]:
         """Read checked blocks; an input without rows is one empty block."""
-        return self._blocks() if self.watch is None else self.watch(self._blocks())
-
-    def _blocks(self) -> Iterator[Block]:
-        start = 0
-        for raw in self.reader.row_blocks():
+        start, raw_blocks = 0, self.reader.row_blocks()
+        for raw in raw_blocks if self.watch is None else self.watch(raw_blocks):
             rows = score_rows(raw.rows)
             if self.new_classes is not None:
                 rows = rows.renumbered(self.new_classes, self.n_classes)
@@ -418,8 +419,10 @@ class Source:
                 rows = rows[:, self.column_order]
             part = slice(start, start + len(rows))
             labels, ids = self.labels, self.keys
-            if labels is not None or ids is not None:
+            if self.reader.n_rows is None:
                 self._require_one_per_row(part.stop)
+            elif part.stop > self.reader.n_rows:
+                raise self._changed(part.stop)
             if labels is not None:
                 labels = labels[part].astype(np.int64)
             elif self.reader.has_labels:
@@ -436,13 +439,16 @@ class Source:
             labels = np.zeros(0, dtype=np.int64) if self.has_labels else None
             no_rows = np.zeros((0, self.n_classes), dtype=np.float32)
             yield Block(self.offset, no_rows, labels, self.keys, self)
-        if self.labels is not None or self.keys is not None:
+        if self.reader.n_rows is None:
             self._require_one_per_row(start, is_end=True)
-        if self.n_rows not in (None, start):
-            raise InputError(
-                f"{self.name} must have the {self.n_rows} rows it had when it was opened. "
-                f"Got {start}; it has changed since."
-            )
+        elif start != self.reader.n_rows:
+            raise self._changed(start)
+
+    def _changed(self, n_rows: int) -> InputError:
+        return InputError(
+            f"{self.name} must have the {self.n_rows} rows it had when it was opened. "
+            f"Got {n_rows}; it has changed since."
+        )
 
     def _require_one_per_row(self, n_rows: int, *, is_end: bool = False) -> None:
         for name, column in (("labels", self.labels), ("ids", self.keys)):

@@ -30,6 +30,7 @@ from evencover.data.columns import (
     matrix_key,
     names_logits,
 )
+from evencover.data.formats.listed import SPARSE_KEYS, read_sparse
 from evencover.data.location import (
     Identity,
     Location,
@@ -160,8 +161,11 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
     """Open a file with a matrix and, perhaps, labels, ids and class names."""
     name = f"'{location}'"
     with reading(location) as identity, open_arrays(location) as arrays:
+        size = identity.size
+        if arrays.keys() >= SPARSE_KEYS:
+            return read_sparse(read_on_demand(arrays, size), keys, name)
         key = matrix_key(arrays, name, keys)
-        matrix, size = arrays[key], identity.size
+        matrix = arrays[key]
         n_rows, n_classes = matrix_shape(matrix.shape, name)
         if matrix.dtype.kind not in "biuf" and matrix.dtype != BFLOAT16:
             raise InputError(f"{name} must contain real numbers. Got the type {matrix.dtype}.")
@@ -199,9 +203,13 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
 @contextmanager
 def array_columns(location: Location, open_arrays: OpenArrays) -> Iterator[Mapping[str, Array]]:
     """Open the arrays of a file; each is read whole on demand."""
-    size = identity_of(location).size
     with open_arrays(location) as arrays:
-        yield LazyArrays(arrays, lambda key: np.array(whole(arrays, key, size)))
+        yield read_on_demand(arrays, identity_of(location).size)
+
+
+def read_on_demand(arrays: Mapping[str, Any], file_size: int) -> Mapping[str, Array]:
+    """Return arrays that are read whole when they are looked up."""
+    return LazyArrays(arrays, lambda key: np.array(whole(arrays, key, file_size)))
 
 
 def reject_bomb(shape: tuple[int, ...], dtype: np.dtype[Any], key: str, file_size: int) -> None:

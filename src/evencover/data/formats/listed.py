@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -41,7 +40,7 @@ from evencover.topk import TopK
 CLASS_KEYS = ("labels", "label", "classes", "class", "indices", "index", "class_ids")
 SCORE_KEYS = ("scores", "score", "probabilities", "probability", "probs", "prob")
 _BY_RANK = re.compile(r"(index|label|prob|logit)_(\d+)")
-_CSR = {"indptr", "indices", "data", "shape", "format"}
+SPARSE_KEYS = {"indptr", "indices", "data", "shape", "format"}  # of scipy.sparse.save_npz
 
 
 class Listed(NamedTuple):
@@ -128,24 +127,21 @@ def joined_rows(files: Sequence[Contents], name: str) -> tuple[Any, tuple[str, .
 # ---- formats -------------------------------------------------------------------------------------
 
 
-def _read_npz(location: Location, keys: Keys) -> Listed | None:
-    """Read a matrix that `scipy.sparse.save_npz` wrote."""
-    with location.open("rb") as file, zipfile.ZipFile(file) as archive:
-        names = {name.removesuffix(".npy") for name in archive.namelist()}
-    if not names >= _CSR:
-        return None
+def read_sparse(arrays: Mapping[str, Array], keys: Keys, name: str) -> Contents:
+    """Read the arrays of a matrix that `scipy.sparse.save_npz` wrote, and those next to them."""
     from scipy.sparse import csc_array, csr_array
 
-    with location.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        kind = arrays["format"].item()
-        kind = kind.decode() if isinstance(kind, bytes) else str(kind)
-        parts, shape = [arrays[name] for name in ("data", "indices", "indptr")], arrays["shape"]
-        columns = {name: arrays[name] for name in names - _CSR}
+    kind = str(arrays["format"].item())
     if kind not in ("csr", "csc"):
-        raise InputError(f"'{location}' must have the format csr or csc. Got {kind!r}.")
-    matrix = (csr_array if kind == "csr" else csc_array)(tuple(parts), shape=tuple(shape.tolist()))
+        raise InputError(f"{name} must have the format csr or csc. Got {kind!r}.")
+    parts = (arrays["data"], arrays["indices"], arrays["indptr"])
+    matrix = (csr_array if kind == "csr" else csc_array)(
+        parts, shape=tuple(arrays["shape"].tolist())
+    )
     rows = TopK.from_sparse(matrix)
-    return Listed(rows.starts, rows.classes, rows.values, None, columns, rows.n_classes)
+    columns = {key: arrays[key] for key in arrays.keys() - SPARSE_KEYS}
+    listed = Listed(rows.starts, rows.classes, rows.values, None, columns, rows.n_classes)
+    return _contents(listed, keys, name)
 
 
 def _read_arrow(open_table: Callable[[Location], tuple[Any, Any]]) -> Any:
@@ -375,7 +371,6 @@ def _of_ranks(table: Any, ranked: list[list[str]], location: Location) -> Listed
 
 
 _READERS: dict[str, Callable[[Location, Keys], Listed | None]] = {
-    ".npz": _read_npz,
     ".parquet": _read_arrow(_parquet),
     ".arrow": _read_arrow(_arrow),
     ".feather": _read_arrow(_arrow),

@@ -15,12 +15,6 @@ from evencover.data.location import Location
 from evencover.errors import InputError, import_extra
 
 
-def is_zarr(location: Location) -> bool:
-    """Return whether a folder is a store, regardless of its name."""
-    marks = ("zarr.json", ".zgroup", ".zarray")
-    return location.is_dir() and any((location / mark).is_file() for mark in marks)
-
-
 @contextmanager
 def zarr_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     """Open the arrays of a store; class names may also be an attribute."""
