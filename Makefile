@@ -11,7 +11,7 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
 # Always write bytecode: tests start hundreds of processes, and each would compile the package.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup demo lint test test-deep test-oldest audit bench docs wheels clean
+.PHONY: setup demo lint test test-deep test-oldest audit bench evidence docs wheels clean
 
 setup: $(VENV)/.ready
 
@@ -69,6 +69,10 @@ audit: $(VENV)/.ready-dev  ## check installed packages for known vulnerabilities
 bench: $(VENV)/.ready-dev  ## compare with other packages; takes a while
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.reading
+
+# One step with STEP=filetypes; recorded predictions that are not in the repository with DATA=FOLDER.
+evidence: $(VENV)/.ready-dev  ## measure every number of README and site again
+	$(BIN)/python scripts/evidence.py $(STEP) $(if $(DATA),--data $(DATA))
 
 docs: $(VENV)/.ready-dev  ## build the site in docs/_build; runs every tutorial
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build

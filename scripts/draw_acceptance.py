@@ -1,23 +1,22 @@
 """Draw accuracy against the share of accepted predictions, for docs/howto/accept_or_review.md.
 
-python scripts/draw_acceptance.py    writes docs/images/accept_light.svg and accept_dark.svg
+python scripts/draw_acceptance.py    writes docs/evidence/acceptance.csv, and accept_light.svg and
+                                     accept_dark.svg in docs/images
 """
 
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from evidence_output import write_pictures, write_table
 
 from evencover import PooledPredictor
 from evencover.data import load_filetypes
 from evencover.plotting import BLUE, ORANGE
 
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
-INKS = {"light": "#333333", "dark": "#cfd0d0"}
 N_SPLITS, TARGETS = 10, (0.85, 0.9, 0.95, 0.97, 0.99)
 SHARES = np.linspace(0.1, 1, 46)
 
@@ -45,9 +44,6 @@ def measure() -> tuple[Any, Any, Any]:
 
 def draw(one_cutoff: Any, by_set: Any, by_target: Any, ink: str) -> Any:
     """Draw one panel with direct labels."""
-    plt.rcParams.update({"svg.hashsalt": "evencover", "font.size": 11, "text.color": ink})
-    plt.rcParams.update({f"{part}.color": ink for part in ("xtick", "ytick")})
-    plt.rcParams.update({"axes.labelcolor": ink, "axes.edgecolor": ink})
     figure, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
     ax.plot(100 * SHARES, 100 * one_cutoff, color=ORANGE)
     ax.annotate("one cutoff for all classes", (97, 93.3), color=ORANGE, ha="right", va="top")
@@ -65,21 +61,20 @@ def draw(one_cutoff: Any, by_set: Any, by_target: Any, ink: str) -> Any:
     ax.plot(*(100 * by_set), "s", color=ink)
     ax.annotate("one-label sets", 100 * by_set, (-8, -16), textcoords="offset points", ha="right")
     ax.set(xlabel="accepted predictions, %", ylabel="accuracy among them, %", xlim=(0, 102))
-    ax.spines[["top", "right"]].set_visible(False)
     return figure
 
 
 def main() -> None:
-    """Measure once, draw both themes."""
+    """Measure once, write the table, draw both themes."""
     warnings.simplefilter("ignore")
-    found = measure()
-    for name, values in zip(
-        ("one-label sets", *map(str, TARGETS)), [found[1], *found[2]], strict=True
-    ):
-        print(f"{name}: {values[0]:.1%} accepted, accuracy {values[1]:.1%}")
-    for theme, ink in INKS.items():
-        path = IMAGES / f"accept_{theme}.svg"
-        draw(*found, ink).savefig(path, transparent=True, metadata={"Date": None})
+    one_cutoff, by_set, by_target = measure()
+    rules = ("a set of one label", *(f"`accuracy={target}`" for target in TARGETS))
+    cells = [
+        (rule, f"{share:.1%}", f"{accuracy:.1%}")
+        for rule, (share, accuracy) in zip(rules, [by_set, *by_target], strict=True)
+    ]
+    write_table("acceptance.csv", [("accepted by", "share accepted", "accuracy"), *cells])
+    write_pictures("accept", lambda ink: draw(one_cutoff, by_set, by_target, ink))
 
 
 if __name__ == "__main__":

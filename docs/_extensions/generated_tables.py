@@ -1,7 +1,14 @@
-"""The directive ``generated``: tables that are written from the code, so that they cannot differ.
+"""Tables that no page repeats by hand.
 
 ```{generated} metrics
 ```
+
+is written from the code, and
+
+```{evidence} filetypes.csv
+```
+
+has the numbers that `make evidence` measured, with the version and the date.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,6 +18,7 @@ from command_pages import pages
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
+from evidence_files import DOCS, FOLDER, markdown, read_record
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
@@ -110,13 +118,36 @@ class Generated(Directive):
 
     def run(self) -> list[nodes.Node]:
         """Parse the table as part of the page."""
-        lines = StringList(TABLES[self.arguments[0]](), source=self.arguments[0])
-        place = nodes.Element()
-        self.state.nested_parse(lines, self.content_offset, place)
-        return place.children
+        return parsed(self, TABLES[self.arguments[0]]())
+
+
+class Evidence(Directive):
+    """Insert a file of docs/evidence, and below it when and with which version it was measured."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Parse the file as part of the page."""
+        path = FOLDER / self.arguments[0]
+        environment = self.state.document.settings.env
+        for used in (path, FOLDER / "record.csv"):
+            environment.note_dependency(str(used))
+        measured = read_record()[path.relative_to(DOCS).as_posix()]
+        note = nodes.paragraph("", f"Measured with evencover {measured.version}, {measured.date}.")
+        note["classes"].append("measured")
+        return [*parsed(self, markdown(path)), note]
+
+
+def parsed(directive: Directive, lines: list[str]) -> list[nodes.Node]:
+    """Parse Markdown as part of the directive's page."""
+    place = nodes.Element()
+    content = StringList(lines, source=directive.arguments[0])
+    directive.state.nested_parse(content, directive.content_offset, place)
+    return place.children
 
 
 def setup(sphinx: Any) -> dict[str, bool]:
-    """Register the directive."""
+    """Register the directives."""
     sphinx.add_directive("generated", Generated)
+    sphinx.add_directive("evidence", Evidence)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,150 @@
+"""Measure every number behind README and site again, and record version and date.
+
+    make evidence                   run the steps that were not measured with the present code
+    make evidence STEP=filetypes    run one step again; several are separated by commas
+    make evidence DATA=FOLDER       also with files that the repository does not contain
+
+Each step runs a script that writes tables to docs/evidence or pictures to docs/images. A step that
+fails or is interrupted leaves the record as it was, so the same command continues with it. The
+folder DATA has files of recorded predictions (.npz with `probs` and `labels`); steps that need one
+are skipped without it. README gets its tables at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "_extensions"))
+
+import evidence_files as files  # noqa: E402
+
+DOCS = files.DOCS
+
+README = ROOT / "README.md"
+
+
+class Step(NamedTuple):
+    """A script or module with its arguments, and the files below docs/ that it writes."""
+
+    command: str
+    outputs: tuple[str, ...]
+    data: tuple[str, ...] = ()  # files of DATA that it needs: appended to the command
+
+
+def pictures(name: str) -> tuple[str, str]:
+    """Return the paths of a picture for light and dark pages."""
+    return f"images/{name}_light.svg", f"images/{name}_dark.svg"
+
+
+# In the order of their duration. The benchmarks come last: they need an idle machine.
+STEPS = {
+    "outputs": Step(
+        "scripts/record_outputs.py",
+        (
+            "evidence/demo.txt",
+            "evidence/guard.csv",
+            "evidence/quickstart_compare.txt",
+            "evidence/quickstart_evaluate.txt",
+            "evidence/scores.csv",
+        ),
+    ),
+    "filetypes": Step(
+        "scripts/draw_filetypes.py",
+        ("evidence/filetypes.csv", "evidence/filetypes.md", *pictures("filetypes")),
+    ),
+    "acceptance": Step(
+        "scripts/draw_acceptance.py", ("evidence/acceptance.csv", *pictures("accept"))
+    ),
+    "report": Step("scripts/draw_report.py", ("images/report.png",)),
+}
+
+
+def code_digest(step: Step) -> str:
+    """Return a digest of the package and of the step's script."""
+    package = ROOT / "src" / "evencover"
+    sources = [
+        path for path in package.rglob("*") if path.suffix in (".py", ".cpp", ".hpp", ".npz")
+    ]
+    name = step.command.split()[0]
+    script = ROOT / name
+    if name == "-m":
+        module = ROOT / step.command.split()[1].replace(".", "/")
+        script = module / "__main__.py" if module.is_dir() else module.with_suffix(".py")
+    return files.digest([*sorted(sources), script])
+
+
+def command_of(step: Step, data: Path | None) -> list[str]:
+    """Return the command line, with the paths of the step's data."""
+    paths = [str(data / name) for name in step.data] if data else []
+    return [sys.executable, *step.command.split(), *paths]
+
+
+def run(name: str, data: Path | None) -> None:
+    """Run a step, and record its outputs."""
+    from evencover import __version__
+
+    step = STEPS[name]
+    started = time.monotonic()
+    environment = os.environ | {"COLUMNS": "80", "PYTHONPATH": str(ROOT / "scripts")}
+    subprocess.run(command_of(step, data), cwd=ROOT, env=environment, check=True)
+    seconds = f"{time.monotonic() - started:.0f}"
+    record = {path: row for path, row in files.read_record().items() if row.step != name}
+    code, today = code_digest(step), date.today().isoformat()
+    for output in step.outputs:
+        content = files.digest([DOCS / output])
+        record[output] = files.Measured(output, name, __version__, today, seconds, code, content)
+    files.write_record(record.values())
+    print(f"{name}: {seconds} s", flush=True)
+
+
+def is_current(step: Step) -> bool:
+    """Return whether every output exists and was measured with the present code."""
+    record, code = files.read_record(), code_digest(step)
+    return all(
+        output in record
+        and record[output].code == code
+        and (DOCS / output).exists()
+        and record[output].content == files.digest([DOCS / output])
+        for output in step.outputs
+    )
+
+
+def main() -> int:
+    """Run the steps; the exit code is 1 if one failed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("steps", nargs="*", help=f"of {', '.join(STEPS)}; default: those needed")
+    parser.add_argument("--data", type=Path, help="folder of recorded predictions")
+    options = parser.parse_args()
+    chosen = [name for names in options.steps for name in names.split(",") if name]
+    unknown = set(chosen) - set(STEPS)
+    if unknown:
+        parser.error(f"unknown step {sorted(unknown)[0]!r}; choose from {', '.join(STEPS)}")
+    files.FOLDER.mkdir(exist_ok=True)
+    failed, skipped = [], []
+    for name in chosen or [name for name, step in STEPS.items() if not is_current(step)]:
+        data = options.data
+        if not all(data and (data / file).exists() for file in STEPS[name].data):
+            skipped.append(name)
+            continue
+        try:
+            run(name, data)
+        except subprocess.CalledProcessError as reason:
+            print(f"{name} failed: {reason}", file=sys.stderr, flush=True)
+            failed.append(name)
+    README.write_text(files.with_blocks(README.read_text("utf-8")), encoding="utf-8")
+    for title, names in (("without data, skipped", skipped), ("failed", failed)):
+        if names:
+            print(f"{title}: {', '.join(names)}")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

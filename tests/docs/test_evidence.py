@@ -1,0 +1,77 @@
+"""Pages show the numbers of this version, and every file of numbers is shown.
+
+`make evidence` measures them; docs/evidence/record.csv has the version and the date of each.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from evencover import __version__
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *(p for p in DOCS.rglob("*.md") if p.parent.name != "evidence")]
+ADVICE = "run `make evidence`"
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    """The functions that read the record, and the steps."""
+    folders = [str(DOCS / "_extensions"), str(ROOT / "scripts")]
+    sys.path[:0] = folders
+    import evidence_files
+    from evidence import STEPS
+
+    yield evidence_files, STEPS
+    for folder in folders:
+        sys.path.remove(folder)
+
+
+def shown(page):
+    """Files of docs/evidence that a page shows."""
+    text = page.read_text("utf-8")
+    return {
+        *re.findall(r"^```\{evidence\} ([\w.]+)$", text, re.MULTILINE),
+        *re.findall(r"^<!-- evidence: ([\w.]+) -->$", text, re.MULTILINE),
+        *re.findall(r"\(\.\./evidence/([\w.]+)\)|<\.\./evidence/([\w.]+)>", text),
+    }
+
+
+def test_pages_show_numbers_of_this_version(evidence):
+    record = evidence[0].read_record()
+    for page in PAGES:
+        for name in shown(page):
+            measured = record[f"evidence/{name}"]
+            assert measured.version == __version__, f"{page.name} shows {name}: {ADVICE}"
+
+
+def test_files_are_as_they_were_measured(evidence):
+    files = evidence[0]
+    for output, measured in files.read_record().items():
+        found = files.digest([DOCS / output])
+        assert found == measured.content, f"docs/{output} was changed by hand: {ADVICE}"
+
+
+def test_the_record_lists_the_outputs_of_every_step(evidence):
+    files, steps = evidence
+    expected = {output: name for name, step in steps.items() for output in step.outputs}
+    assert {output: row.step for output, row in files.read_record().items()} == expected
+
+
+def test_every_file_is_shown():
+    written = {path.name for path in (DOCS / "evidence").iterdir()} - {"record.csv"}
+    assert written == set().union(*map(shown, PAGES))
+
+
+def test_readme_has_the_present_numbers(evidence):
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert text.count("<!-- evidence: ") >= 4
+    assert evidence[0].with_blocks(text) == text
+
+
+def test_a_changed_number_in_a_page_is_found(evidence):
+    text = "<!-- evidence: guard.csv -->\n| other | numbers |\n<!-- end -->\n"
+    assert evidence[0].with_blocks(text) != text
