@@ -394,7 +394,6 @@ def uses(values):
     """Give a predictor for each parameter with one value per class."""
     return {
         "prevalence": lambda: StandardPredictor(score=PAS(values)),
-        "target_prevalence": lambda: StandardPredictor(target_prevalence=values),
         "groups": lambda: GroupedPredictor(groups=values),
     }
 

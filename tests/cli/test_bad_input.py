@@ -39,8 +39,6 @@ def test_bad_input_in_a_real_shell(folder):
         (("--set", "randomize=false"), "'randomize'"),
         (("--confidence", "0.9"), "'confidence' is not a parameter of pooled or softmax"),
         (("--method", "standard", "--confidence", "2"), "'confidence'"),
-        (("--method", "classwise", "--set", "target-prevalence=uniform"), "'target_prevalence'"),
-        (("--set", "target-prevalence=words.txt"), "target_prevalence"),
         (("--temperature", "fit"), "logits"),
         (("--labels", "labels"), "no such file"),
         (("unexpected",), "unexpected"),

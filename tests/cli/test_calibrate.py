@@ -25,7 +25,7 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
     assert parameters == {
         **{"alpha": 0.05, "score": "raps", "gamma": 0.4, "n_clusters": 2, "exact": True},
         **{"keep_top": True, "from_logits": False, "temperature": 1.0, "random_state": 7},
-        **{"confidence": None, "target_prevalence": None, "floor": None},
+        **{"confidence": None, "floor": None},
     }
     again = evencover.ClusteredPredictor(**model.get_params())
     quietly(again, data.rows[:300], data.labels[:300])
@@ -80,7 +80,6 @@ def write_by_class(name, column, values):
     ("setting", "column", "values", "more"),
     [
         ("prevalence", "prevalence", [50, 3, 9, 1, 70, 2], ("--score", "pas")),
-        ("target-prevalence", "count", [50, 3, 9, 1, 70, 2], ()),
         ("groups", "groups", list("aabbba"), ("--method", "grouped")),
     ],
 )

@@ -1,10 +1,9 @@
-"""Confidence, target prevalence, temperatures and trees in the shell."""
+"""Confidence, temperatures and trees in the shell."""
 
 import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 from cli.running import NAMES, assert_found, refused, succeeded
 
 from evencover import StandardPredictor, Taxonomy, load
@@ -32,16 +31,6 @@ def test_advice_and_comparison_take_a_confidence(folder, run):
         r"with 90%\s+confidence",
         succeeded(run("compare", "cal.npz", *options, "--confidence", ".9")).out,
     )
-
-
-@pytest.mark.parametrize("target", ["uniform", "target.txt"])
-def test_a_target_prevalence_is_a_word_or_a_file(folder, run, data, target):
-    Path("target.txt").write_text("6\n5\n4\n3\n2\n1\n")
-    succeeded(calibrate(run, "--method", "standard", "--set", f"target-prevalence={target}"))
-    given = "uniform" if target == "uniform" else [6, 5, 4, 3, 2, 1]
-    expected = StandardPredictor(target_prevalence=given).fit(data.rows[:300], data.labels[:300])
-    assert load("m.safetensors").thresholds_.tolist() == expected.thresholds_.tolist()
-    assert load("m.safetensors").guarantee_text in succeeded(run("info", "m.safetensors")).out
 
 
 def test_temperatures(folder, run, data):

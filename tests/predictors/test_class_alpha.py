@@ -111,11 +111,6 @@ def test_other_methods_take_one_alpha(method):
         fitted(method, *rows(), alpha=ALPHAS)
 
 
-def test_a_target_prevalence_takes_one_alpha():
-    with pytest.raises(InputError, match=r"'alpha'.*'target_prevalence'"):
-        fitted("standard", *rows(), alpha=ALPHAS, target_prevalence="uniform")
-
-
 def test_ranks_are_those_of_each_alpha():
     rng = np.random.default_rng(1)
     counts = rng.integers(0, 5000, 300)

@@ -20,7 +20,7 @@ METHODS = method_names()
 N_CLASSES = 6
 # Parameters that users hold references to, and another value of every parameter.
 BY_CLASS = {
-    "standard": {"target_prevalence": {str(y): 1.0 + y for y in range(N_CLASSES)}},
+    "standard": {"alpha": {str(y): 0.1 + 0.02 * y for y in range(N_CLASSES)}},
     "classwise": {"alpha": {"0": 0.2, "default": 0.1}},
     "clustered": {"alpha": np.linspace(0.1, 0.3, N_CLASSES), "gamma": 0.4, "n_clusters": 2},
     "pooled": {"alpha": [0.1, 0.2] * 3},
@@ -29,7 +29,7 @@ BY_CLASS = {
 OTHER = {
     "alpha": 0.31, "score": "saps", "exact": True, "keep_top": False, "from_logits": True,
     "temperature": 1.5, "random_state": 9, "floor": 0.31, "confidence": 0.77,
-    "target_prevalence": "uniform", "gamma": 0.31, "n_clusters": 3, "groups": [0, 1] * 3,
+    "gamma": 0.31, "n_clusters": 3, "groups": [0, 1] * 3,
 }  # fmt: skip
 once_per_method = settings(
     max_examples=examples(6),

@@ -11,7 +11,6 @@ from evencover import (
     InputError,
     StandardPredictor,
     compare,
-    estimate_prevalence,
     recommend,
 )
 from evencover.data import as_source
@@ -123,8 +122,6 @@ def test_logits_are_no_probabilities_and_the_message_says_what_to_do(data):
         for entry in (fitted.predict_set, fitted.rule().predict_set):
             with pytest.raises(InputError, match="from_logits=True"):
                 entry(logits[:5])
-        with pytest.raises(InputError, match="from_logits=True"):
-            estimate_prevalence(fitted, logits, *data)
 
 
 def test_a_temperature_needs_logits(data):

@@ -58,7 +58,6 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "class_alpha": None if levels.is_one else levels.floats.tolist(),
         **_if_given(predictor, "floor"),
         **_if_given(predictor, "confidence"),
-        **_if_given(predictor, "target_prevalence"),
         "score": make_score(predictor.score).to_dict(),
         "exact": predictor.exact,
         "keep_top": predictor.fit_.keep_top,

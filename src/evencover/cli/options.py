@@ -237,17 +237,13 @@ NOT_SETTABLE = (
     *("confidence", "floor"),
 )
 # Settings with one value per class, read from a file.
-FILES_OF_CLASSES = {
-    "groups": "groups",
-    "prevalence": "prevalence",
-    "target_prevalence": "prevalence",
-}
+FILES_OF_CLASSES = ("groups", "prevalence")
 
 
 def read_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
     """Return the parameters of methods and scores that --set gives.
 
-    Those of `FILES_OF_CLASSES` name a file; a prevalence may be "uniform" instead.
+    Those of `FILES_OF_CLASSES` name a file.
     """
     settings: dict[str, Any] = {}
     for pair in pairs or ():
@@ -258,8 +254,7 @@ def read_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
                 "--set takes name=value, such as --set tau=0.9, for a parameter of a method or a "
                 f"score that has no option of its own. Got {pair!r}."
             )
-        is_file = name in FILES_OF_CLASSES and text != "uniform"
-        settings[name] = _read_classes(text, name) if is_file else _value(text)
+        settings[name] = _read_classes(text, name) if name in FILES_OF_CLASSES else _value(text)
     return settings
 
 
@@ -372,7 +367,7 @@ def _read_classes(file: str, name: str) -> list[Any]:
     """Read the group or the number of each class, alone or in a pair with the class."""
     from evencover.data.open import class_values_from_file
 
-    values = class_values_from_file(file, FILES_OF_CLASSES[name])
+    values = class_values_from_file(file, name)
     if name == "groups":
         return values
     try:

@@ -13,7 +13,6 @@ from evencover.predictors.groups import GroupedPredictor
 from evencover.predictors.interpolated import InterpolatedPredictor
 from evencover.predictors.macro import MacroPredictor
 from evencover.predictors.pooled import PooledPredictor
-from evencover.predictors.prevalence import estimate_prevalence
 from evencover.predictors.rc3p import RC3PPredictor
 from evencover.predictors.registry import (
     DEFAULT_METHOD,
@@ -57,7 +56,6 @@ __all__ = [
     "RC3PPredictor",
     "SetRule",
     "StandardPredictor",
-    "estimate_prevalence",
     "from_cross_val",
     "make_predictor",
     "method_names",

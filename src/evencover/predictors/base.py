@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -41,7 +40,6 @@ from evencover.predictors.shift_checks import (
     shift_warnings,
 )
 from evencover.predictors.temperature import FIT, fitted_temperature
-from evencover.predictors.weights import check_target, class_weights, read_target, target_shares
 from evencover.predictors.wording import Details, Explanation, Needs, Sharing, Terms, some_names
 from evencover.quantiles import (
     Alpha,
@@ -68,7 +66,6 @@ from evencover.validation import (
 
 FEW_ELEMENTS = at_once(1 << 16, 5)  # below this, starting threads takes longer than the work
 
-ClassValues = Mapping[Any, Any] | Sequence[Any] | Array | str | os.PathLike[str]
 Value = TypeVar("Value")
 
 # What reads the values of all parameters of a class from the attributes of a predictor.
@@ -140,7 +137,7 @@ class BasePredictor:
         The whole fit, a `Fit`.
     """
 
-    alpha: Alpha | ClassValues = 0.1
+    alpha: Alpha | Mapping[Any, Any] | Sequence[Any] | Array = 0.1
     score: Score | str = "softmax"
     exact: bool = False
     keep_top: bool | None = None
@@ -300,24 +297,15 @@ class BasePredictor:
                 f"The 'exact' parameter of {owner} must be False: its coverage does not come from "
                 "one conformal rank. Got True."
             )
-        if is_per_class(self.alpha):
-            if not self._supports_class_alpha:
-                raise InputError(
-                    f"The 'alpha' parameter of {owner} must be one number for all classes. Got "
-                    "one per class; 'standard', 'classwise', 'clustered', 'pooled' and 'rc3p' "
-                    "take that."
-                )
-            if getattr(self, "target_prevalence", None) is not None:
-                raise InputError(
-                    f"The 'alpha' parameter of {owner} must be one number for all classes with a "
-                    "'target_prevalence'. Got one per class."
-                )
-        ways = ["exact"] * self.exact
-        for name in ("confidence", "target_prevalence"):
-            ways += [name] * (getattr(self, name, None) is not None)
-        if len(ways) > 1:
+        if is_per_class(self.alpha) and not self._supports_class_alpha:
             raise InputError(
-                f"'{ways[0]}' and '{ways[1]}' of {owner} cannot be combined: each has ranks of its "
+                f"The 'alpha' parameter of {owner} must be one number for all classes. Got "
+                "one per class; 'standard', 'classwise', 'clustered', 'pooled' and 'rc3p' "
+                "take that."
+            )
+        if self.exact and getattr(self, "confidence", None) is not None:
+            raise InputError(
+                f"'exact' and 'confidence' of {owner} cannot be combined: each has ranks of its "
                 "own; use one of them."
             )
         return make_score(self.score)
@@ -331,8 +319,6 @@ class BasePredictor:
             alpha = ClassAlpha.of(self.alpha, class_names, n_classes, type(self).__name__)
             if is_per_class(self.alpha) or isinstance(self.alpha, ClassAlpha):
                 parameters["alpha"] = alpha.floats if alpha.one is None else alpha.one
-        if parameters.get("target_prevalence") is not None:
-            parameters["target_prevalence"] = read_target(parameters["target_prevalence"])
         return parameters
 
     # ---- calibration -------------------------------------------------------------------------
@@ -440,11 +426,6 @@ class BasePredictor:
         """Calibrate the method on rows; return the whole fit, ready to be assigned."""
         parameters = self._own_parameters(score, rows.n_classes, rows.class_names)
         method = type(self)(**parameters)  # its parameters are our own
-        if parameters.get("target_prevalence") is not None:
-            target = target_shares(
-                parameters["target_prevalence"], rows.n_classes, rows.class_names
-            )
-            check_target(target, rows.class_counts)
         scored = rows.scored_by(score.with_counts(rows.class_counts, rows.class_names))
         result = method._calibrate(scored)
         if len(result) != 2 or not isinstance(result[1], self._State):
@@ -473,14 +454,6 @@ class BasePredictor:
     def _class_alpha(self, rows: CalibrationRows) -> ClassAlpha:
         """Return the target miscoverage of each class."""
         return ClassAlpha.of(self.alpha, rows.class_names, rows.n_classes, type(self).__name__)
-
-    def _class_weights(self, rows: CalibrationRows) -> FloatArray | None:
-        """Return the weight of a row of each class (K,); None without a target prevalence."""
-        target = getattr(self, "target_prevalence", None)
-        if target is None:
-            return None
-        shares = target_shares(target, rows.n_classes, rows.class_names)
-        return class_weights(shares, rows.class_counts)
 
     def _with_floor(self, thresholds: Thresholds, rows: CalibrationRows) -> Thresholds:
         """Raise the thresholds to the class's own score that the floor guarantees coverage with."""
@@ -918,8 +891,6 @@ class BasePredictor:
         if fit.out_of_fold:
             return wording.OUT_OF_FOLD
         sentences = [self._method_guarantee()]
-        if fit.target_shares is not None:
-            sentences.append(wording.FOR_TARGET)
         if not fit.alpha.is_one:
             sentences.append(f"Alpha is {fit.alpha}.")
         if fit.recall is not None:
@@ -953,7 +924,7 @@ class BasePredictor:
     def _group_ranks(self, counts: IntArray) -> IntArray:
         """Return the rank of each group's threshold among its scores; 0 where none decides."""
         alpha = self._current_fit().alpha
-        if getattr(self, "target_prevalence", None) is not None or not alpha.is_one:
+        if not alpha.is_one:
             return 0 * counts
         return conformal_ranks(counts, alpha.typical, getattr(self, "confidence", None))
 

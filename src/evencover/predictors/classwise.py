@@ -9,8 +9,7 @@ import numpy as np
 from evencover.arrays import IntArray
 from evencover.predictors import wording
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.groups import GroupPredictor
-from evencover.quantiles import GroupedScores
+from evencover.predictors.groups import GroupPredictor, Groups
 
 
 class ClasswisePredictor(GroupPredictor):
@@ -41,10 +40,8 @@ class ClasswisePredictor(GroupPredictor):
     _own_examples_only: ClassVar[bool] = True
     _missing_class_note: ClassVar[str] = "classwise always includes them"
 
-    def _group(
-        self, rows: CalibrationRows, state: Any
-    ) -> tuple[GroupedScores, IntArray, CalibrationRows]:
-        return rows.by_class, np.arange(rows.n_classes), rows
+    def _group(self, rows: CalibrationRows, state: Any) -> Groups:
+        return Groups(rows.by_class, np.arange(rows.n_classes))
 
     def _cause(self, under: IntArray) -> str:
         alpha = float(self._current_fit().alpha.typical)

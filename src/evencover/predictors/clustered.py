@@ -14,10 +14,10 @@ import numpy as np
 from evencover.arrays import FloatArray, IntArray
 from evencover.errors import InputError, warn_caller
 from evencover.predictors import wording
-from evencover.predictors.base import BasePredictor, ClassValues
+from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.fit import Fit
-from evencover.predictors.groups import GroupPredictor
+from evencover.predictors.groups import GroupPredictor, Groups
 from evencover.predictors.standard import StandardPredictor
 from evencover.predictors.wording import Details, Sharing, company
 from evencover.quantiles import (
@@ -244,7 +244,7 @@ class ClusteredPredictor(GroupPredictor):
     n_clusters
         Number of clusters M; "auto" is the paper's floor(gamma n~ / 2), where n~ is the
         larger of the smallest class count and 1/alpha - 1.
-    confidence, target_prevalence
+    confidence
         As for `StandardPredictor`.
     alpha, score, exact, keep_top, from_logits, temperature, random_state
         As for every predictor.
@@ -260,7 +260,6 @@ class ClusteredPredictor(GroupPredictor):
         One `ClusterGuarantee` per cluster, the null cluster last.
     """
 
-    target_prevalence: ClassValues | None = None
     gamma: float | str = "auto"
     n_clusters: int | str = "auto"
 
@@ -326,14 +325,12 @@ class ClusteredPredictor(GroupPredictor):
         cluster_of_class[large] = member
         return cluster_of_class, None
 
-    def _group(
-        self, rows: CalibrationRows, state: ClusterState
-    ) -> tuple[GroupedScores, IntArray, CalibrationRows]:
+    def _group(self, rows: CalibrationRows, state: ClusterState) -> Groups:
         if not state.n_clusters:  # as STANDARD
             same_alpha = self._class_alpha(rows).of_class
-            return rows.by(same_alpha), same_alpha, rows
+            return Groups(rows.by(same_alpha), same_alpha)
         _, proper = rows.split(state.n_clustering, self.random_state)
-        return *cluster_groups(proper, state.cluster_of_class), proper
+        return cluster_groups(proper, state.cluster_of_class)
 
     def _check_fit(self, fit: Fit) -> None:
         state: ClusterState = fit.state
@@ -373,7 +370,7 @@ class ClusteredPredictor(GroupPredictor):
         self, rows: CalibrationRows, state: ClusterState
     ) -> tuple[ClusterGuarantee, ...]:
         _, proper = rows.split(state.n_clustering, self.random_state)
-        clusters, _ = cluster_groups(proper, state.cluster_of_class)
+        clusters = cluster_groups(proper, state.cluster_of_class).scores
         return cluster_guarantees(rows.by_class, clusters, state.cluster_of_class)
 
     def _guarantor(self) -> type[BasePredictor]:
@@ -436,12 +433,11 @@ class ClusteredPredictor(GroupPredictor):
         )
 
 
-def cluster_groups(
-    rows: CalibrationRows, cluster_of_class: IntArray
-) -> tuple[GroupedScores, IntArray]:
-    """Group scores by cluster and, last, all of them; return the group of each class, too.
+def cluster_groups(rows: CalibrationRows, cluster_of_class: IntArray) -> Groups:
+    """Group scores by cluster and, last, all of them.
 
     Classes outside all clusters (-1) are compared with all classes: the STANDARD threshold.
     """
-    groups = rows.by(cluster_of_class).with_all(rows.scores)
-    return groups, np.where(cluster_of_class < 0, cluster_of_class.max() + 1, cluster_of_class)
+    null_cluster = cluster_of_class.max() + 1
+    group_of_class = np.where(cluster_of_class < 0, null_cluster, cluster_of_class)
+    return Groups(rows.by(cluster_of_class).with_all(rows.scores), group_of_class)

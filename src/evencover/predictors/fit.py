@@ -29,7 +29,6 @@ from evencover.predictors.acceptance import Acceptance
 from evencover.predictors.calibration import CalibrationInputs, CalibrationRows
 from evencover.predictors.recall import RecallAtK
 from evencover.predictors.rule import BoundScore, SetRule
-from evencover.predictors.weights import target_shares
 from evencover.quantiles import ClassAlpha, Thresholds
 from evencover.rounding import warn_of_precision
 from evencover.scores import Score
@@ -159,12 +158,6 @@ class Fit:
         """The target miscoverage of each class."""
         alpha = ClassAlpha.of(self.parameters["alpha"], None, self.n_classes)
         return ClassAlpha(_frozen(alpha.values), _frozen(alpha.of_class), alpha.one)
-
-    @cached_property
-    def target_shares(self) -> FloatArray | None:
-        """The share of each class (K,) in the target prevalence, if there is one."""
-        target = self.parameters.get("target_prevalence")
-        return None if target is None else target_shares(target, self.n_classes, self.class_names)
 
     @property
     def keep_top(self) -> bool:

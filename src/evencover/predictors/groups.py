@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,7 +18,6 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.fit import Fit
 from evencover.predictors.rule import BoundScore
-from evencover.predictors.weights import sorted_weights, weighted_p_values, weighted_thresholds
 from evencover.predictors.wording import Sharing
 from evencover.quantiles import Alpha, ClassAlpha, GroupedScores, Thresholds, conformal_ranks
 from evencover.scores import Score
@@ -27,80 +26,40 @@ from evencover.validation import align_classes, by_class
 
 
 class Groups(NamedTuple):
-    """Calibration scores by group, and the group of each class (K,).
-
-    With a target prevalence, ``weights`` are those of the scores, ``class_weights`` (K,) those of
-    a new row of each class.
-    """
+    """Calibration scores by group, and the group of each class (K,)."""
 
     scores: GroupedScores
     of_class: IntArray
-    weights: FloatArray | None = None
-    class_weights: FloatArray | None = None
 
     def thresholds(
         self, alpha: ClassAlpha, *, exact: bool, random_state: int, confidence: Alpha | None = None
     ) -> Thresholds:
         """Compute the threshold of each class, or the randomized pair."""
-        if self.weights is None:
-            options = (exact, confidence, random_state)
-            if alpha.one is None:
-                return self.scores.thresholds(alpha, *options, groups=self.of_class)
-            return self.scores.thresholds(alpha.one, *options).of_classes(self.of_class)
-        thresholds = np.empty(len(self.of_class))
-        for classes, scores, weights, own_weights in self._weighted():
-            thresholds[classes] = weighted_thresholds(scores, weights, own_weights, alpha.typical)
-        return Thresholds(thresholds)
+        options = (exact, confidence, random_state)
+        if alpha.one is None:
+            return self.scores.thresholds(alpha, *options, groups=self.of_class)
+        return self.scores.thresholds(alpha.one, *options).of_classes(self.of_class)
 
     def p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         """Compute p-values of scores (n, J) of rows as members of `classes` (J,)."""
-        if self.weights is None:
-            return _kernels.p_values_of(scores, *self.scores, self.of_class[classes], own_share)
-        result, own_share = np.empty_like(scores), np.broadcast_to(own_share, scores.shape)
-        assert self.class_weights is not None
-        for members, group_scores, weights, _ in self._weighted():
-            columns = np.flatnonzero(np.isin(classes, members))
-            own_weights = self.class_weights[classes[columns]]
-            result[:, columns] = weighted_p_values(
-                scores[:, columns], group_scores, weights, own_weights, own_share[:, columns]
-            )
-        return result
-
-    def _weighted(self) -> Iterator[tuple[IntArray, FloatArray, FloatArray, FloatArray]]:
-        """Yield the classes of each group, its scores, their weights, and those of the classes."""
-        assert self.weights is not None
-        assert self.class_weights is not None
-        for group in np.unique(self.of_class).tolist():
-            within = slice(*self.scores.offsets[group : group + 2])
-            classes = np.flatnonzero(self.of_class == group)
-            scores = self.scores.scores[within]
-            yield classes, scores, self.weights[within], self.class_weights[classes]
+        return _kernels.p_values_of(scores, *self.scores, self.of_class[classes], own_share)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GroupPredictor(BasePredictor):
-    """Each class belongs to one group and uses the conformal quantile of the group's scores.
-
-    With a target prevalence, which subclasses may have, it is a weighted quantile.
-    """
+    """Each class belongs to one group and uses the conformal quantile of the group's scores."""
 
     confidence: Alpha | None = None
 
     _supports_class_alpha: ClassVar[bool] = True
 
     @abstractmethod
-    def _group(
-        self, rows: CalibrationRows, state: Any
-    ) -> tuple[GroupedScores, IntArray, CalibrationRows]:
-        """Divide the rows between groups of classes.
-
-        Return the scores by group, the group of each class (K,), and the rows that are divided. A
-        group with as many scores as there are rows holds all of them.
-        """
+    def _group(self, rows: CalibrationRows, state: Any) -> Groups:
+        """Divide the rows between groups of classes."""
 
     def _calibrate(self, rows: CalibrationRows, state: Any = None) -> tuple[Thresholds, Any]:
         """Compute thresholds; `state` has the groups, if they depend on the rows."""
-        thresholds = self._divide(rows, state).thresholds(
+        thresholds = self._group(rows, state).thresholds(
             self._class_alpha(rows),
             exact=self.exact,
             random_state=self.random_state,
@@ -108,30 +67,14 @@ class GroupPredictor(BasePredictor):
         )
         return thresholds, state
 
-    def _divide(self, rows: CalibrationRows, state: Any) -> Groups:
-        """Divide the rows between groups, and weight them."""
-        scores, group_of_class, divided = self._group(rows, state)
-        if getattr(self, "target_prevalence", None) is None:
-            return Groups(scores, group_of_class)
-        class_weights, rows = self._class_weights(rows), divided
-        assert class_weights is not None
-        weights, group_of_row = class_weights[rows.labels], group_of_class[rows.labels]
-        parts = []
-        for group, n in enumerate(scores.counts.tolist()):
-            members = ... if n == len(rows) else group_of_row == group
-            parts.append(sorted_weights(rows.scores[members], weights[members]))
-        return Groups(scores, group_of_class, np.concatenate(parts), class_weights)
-
     @property
     def _groups(self) -> Groups:
         """The calibration scores of each group, sorted."""
-        return self._from_fit(GroupPredictor._divide)
+        return self._from_fit(type(self)._group)
 
     def _own_guarantees(self) -> FloatArray:
         """Return the guarantee of classes (K,) that are alone in their group."""
         groups, alpha = self._groups, self._current_fit().alpha
-        if groups.weights is not None:
-            return super()._own_guarantees()
         counts = groups.scores.counts[groups.of_class]
         ranks = conformal_ranks(counts, alpha, self.confidence)
         coverage = 1 - alpha.floats if self.exact else ranks / (counts + 1)
@@ -140,8 +83,7 @@ class GroupPredictor(BasePredictor):
 
     def _p_block(self, scoring: BoundScore, block: Block) -> FloatArray:
         groups = self._groups
-        is_plain = groups.weights is None and scoring.score.base is scoring.score
-        if not is_plain or isinstance(block.rows, TopK):
+        if scoring.score.base is not scoring.score or isinstance(block.rows, TopK):
             return super()._p_block(scoring, block)
         rows = (scoring.score.kernel, block.rows, scoring.draws(block, exact=self.exact))
         with scoring.checking(block):
@@ -204,11 +146,9 @@ class GroupedPredictor(GroupPredictor):
             parameters["groups"] = to_numpy(self.groups).tolist() if named is None else named
         return parameters
 
-    def _group(
-        self, rows: CalibrationRows, state: Any
-    ) -> tuple[GroupedScores, IntArray, CalibrationRows]:
+    def _group(self, rows: CalibrationRows, state: Any) -> Groups:
         _, group_of_class = self._name_groups(rows, state)
-        return rows.by(group_of_class), group_of_class, rows
+        return Groups(rows.by(group_of_class), group_of_class)
 
     def _check_fit(self, fit: Fit) -> None:
         self._name_groups(fit.rows, fit.state)

@@ -28,11 +28,10 @@ from evencover import _kernels
 from evencover.arrays import FloatArray, IntArray
 from evencover.errors import InputError, warn_caller
 from evencover.predictors import wording
-from evencover.predictors.base import BasePredictor, ClassValues
+from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import N_FOLDS, CalibrationRows, Dealt, deal
 from evencover.predictors.floor import AUTO
 from evencover.predictors.groups import Groups
-from evencover.predictors.weights import sorted_weights
 from evencover.quantiles import (
     Alpha,
     ClassAlpha,
@@ -231,14 +230,11 @@ class PooledPredictor(BasePredictor):
         Weight of the pooled distribution in the prior; 1 with infinite strength is STANDARD.
     split
         "crossfit" uses all rows for both steps; "holdout" sets a fifth aside for the level.
-    target_prevalence
-        Class frequencies of the guarantee, as for STANDARD; by default those of calibration.
     alpha, score, exact, keep_top, floor, from_logits, temperature, random_state
         As for every predictor. P-values compare levels with those of held-out calibration rows.
     """
 
     floor: Alpha | None = AUTO
-    target_prevalence: ClassValues | None = None
     strength: float | str = "auto"
     shared: float = 0.1
     split: str = "crossfit"
@@ -350,10 +346,7 @@ class PooledPredictor(BasePredictor):
 
     def _group_levels(self, rows: CalibrationRows, level: FloatArray, labels: IntArray) -> Groups:
         """Group held-out levels by alpha; classes of an alpha with too few use those of all."""
-        alpha, class_weights = self._class_alpha(rows), self._class_weights(rows)
-        if class_weights is not None:  # so there is one alpha
-            weights = sorted_weights(level, class_weights[labels])
-            return Groups(GroupedScores.one(np.sort(level)), alpha.of_class, weights, class_weights)
+        alpha = self._class_alpha(rows)
         groups = GroupedScores.sort(level, alpha.of_class[labels], len(alpha.values))
         least = np.ceil(1 / alpha.values - 1 - 1e-9)  # as `least_rows`
         few = (groups.counts < least)[alpha.of_class]

@@ -129,18 +129,13 @@ def shift_warnings(
             f"{report.n_unknown} of {n_rows} labels are not among the model's classes; they count "
             "as misses."
         )
-    expected, kind = fit.rows.class_counts, "calibration set"
-    if fit.target_shares is not None:
-        expected = np.round(fit.target_shares * 1e6).astype(np.int64)
-        kind = "target prevalence"
-    class_shift = distance(expected, report.class_counts)
+    class_shift = distance(fit.rows.class_counts, report.class_counts)
     if class_shift is not None and depends:
-        takes_target = fit.target_shares is None and "target_prevalence" in fit.parameters
-        remedy = "; set 'target_prevalence' for others" * takes_target
         messages.append(
             f"Class distribution shift: the class frequencies of these {n_rows} examples differ "
-            f"from those of the {kind} (total variation {class_shift:.0%}, noise-corrected). "
-            f"Guarantees of overall coverage assume equal frequencies{remedy}."
+            f"from those of the calibration set (total variation {class_shift:.0%}, "
+            "noise-corrected). Guarantees of overall coverage assume equal frequencies; those of "
+            "each class, as with 'classwise', do not."
         )
     if histogram is not None and class_shift is None:
         score_shift = distance(fit.score_bins[1], histogram, ordered=True)

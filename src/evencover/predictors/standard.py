@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from evencover.arrays import IntArray
 from evencover.predictors import wording
-from evencover.predictors.base import ClassValues
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.groups import GroupPredictor
-from evencover.quantiles import GroupedScores
+from evencover.predictors.groups import GroupPredictor, Groups
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -27,9 +24,6 @@ class StandardPredictor(GroupPredictor):
     confidence
         Guarantee coverage with this probability over calibration sets; None guarantees it on
         average over them.
-    target_prevalence
-        Class frequencies of the guarantee: (K,) numbers in proportion, the path of a file, or
-        "uniform"; by default those of the calibration set.
     alpha, score, exact, keep_top, from_logits, temperature, random_state
         As for every predictor.
 
@@ -41,15 +35,11 @@ class StandardPredictor(GroupPredictor):
     [[0, 1], [0]]
     """
 
-    target_prevalence: ClassValues | None = None
-
     method: ClassVar[str] = "standard"
     summary: ClassVar[str] = "one threshold for all classes"
     guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.standard_guarantee)
     _usual_cause: ClassVar[str] = wording.ONE_THRESHOLD
 
-    def _group(
-        self, rows: CalibrationRows, state: Any
-    ) -> tuple[GroupedScores, IntArray, CalibrationRows]:
+    def _group(self, rows: CalibrationRows, state: Any) -> Groups:
         same_alpha = self._class_alpha(rows).of_class
-        return rows.by(same_alpha), same_alpha, rows
+        return Groups(rows.by(same_alpha), same_alpha)

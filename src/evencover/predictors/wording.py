@@ -128,10 +128,6 @@ OUT_OF_FOLD = (
 ON_AVERAGE = "on average over calibration sets"
 SAME_ALPHA = "Coverage over the classes with the same alpha"
 SHOWN_COUNTS = (10, 50, 100)  # examples of a class for which a text shows its guarantee
-FOR_TARGET = (
-    "Overall coverage is for the target prevalence, if only class frequencies differ from the "
-    "calibration set, up to the error of the given and the counted frequencies."
-)
 
 
 class Terms(NamedTuple):
