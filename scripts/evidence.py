@@ -63,6 +63,18 @@ STEPS = {
     "acceptance": Step(
         "scripts/draw_acceptance.py", ("evidence/acceptance.csv", *pictures("accept"))
     ),
+    "birds": Step(
+        "scripts/birds_study.py",
+        (
+            "evidence/birds.md",
+            "evidence/birds_173.csv",
+            "evidence/birds_965.csv",
+            "evidence/birds_scores.csv",
+            "evidence/birds_species.csv",
+            *pictures("birds"),
+        ),
+        data=("birds_inat.npz",),
+    ),
     "report": Step("scripts/draw_report.py", ("images/report.png",)),
 }
 
