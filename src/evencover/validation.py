@@ -26,6 +26,7 @@ CLASS_KEYS = (
 MISSING = ("", "None", "nan", "<NA>", "NaT")  # missing values as text
 LARGEST = np.finfo(np.float64).max.item()
 FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
+BFLOAT16 = np.dtype("V2")  # as files store it: NumPy's placeholder for an unknown type
 
 
 def are_probabilities(rows: Array) -> bool:
@@ -91,6 +92,8 @@ def score_rows(values: Any, name: str = "probabilities") -> Any:
         return rows
     if rows.dtype.name == "bfloat16":  # of JAX and TensorFlow, through ml_dtypes
         return rows.astype(np.float32)
+    if rows.dtype == BFLOAT16:
+        return (np.ascontiguousarray(rows).view("<u2").astype(np.uint32) << 16).view(np.float32)
     if rows.dtype.newbyteorder("=") in FLOAT_TYPES:
         return rows.astype(rows.dtype.newbyteorder("="))
     if rows.dtype.kind in "biuf":  # "f" is long double here

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evencover.data.fingerprint import Fingerprint, Sampler, SampleSize
+from evencover.data.fingerprint import Sampler, SampleSize
 
 N = 3000
 ROWS = np.random.default_rng(0).dirichlet(np.ones(300), N).astype(np.float32)
@@ -14,13 +14,16 @@ LABELS = np.sort(np.random.default_rng(1).integers(0, 300, N))
 
 def sampled(parts, n_rows=None, parallel=False):
     """Sample consecutive parts of the rows, one after the other or each by itself."""
-    sampler, found, start = Sampler(n_rows), Fingerprint(), 0
+    sampler, fingerprints, start = Sampler(n_rows), [], 0
     for size in parts:
         sampler = Sampler(n_rows) if parallel else sampler
         sampler.add(start, ROWS[start : start + size], LABELS[start : start + size])
-        found = found + sampler.result() if parallel else found
+        fingerprints.append((None, sampler.result()))
         start += size
-    return (found if parallel else sampler.result()).rows
+    if parallel:
+        sampler = Sampler(n_rows)
+        assert len(list(sampler.collected(fingerprints))) == len(parts)
+    return sampler.result().rows
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])

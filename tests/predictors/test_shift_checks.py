@@ -85,7 +85,9 @@ def test_samples_of_parts_are_the_sample_of_the_whole(simulate, n_classes):
     whole = sample_of((rows, labels))
     cuts = [5000, 12_000]
     blocks = list(zip(np.split(rows, cuts), np.split(labels, cuts), strict=True))
-    parts = sample_of(*blocks[:2]) + sample_of(blocks[2])
+    sampler = Sampler()
+    list(sampler.collected([(0, sample_of(*blocks[:2])), (1, sample_of(blocks[2]))]))
+    parts = sampler.result()
     np.testing.assert_array_equal(parts.sample[:, 0], whole.sample[:, 0])
     assert len(parts.sample) == MOST_KEPT
     assert whole.copies_of(parts.sample[:, 0], parts.limit) == (MOST_KEPT, MOST_KEPT)

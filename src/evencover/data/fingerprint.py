@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import isqrt
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ Result = TypeVar("Result")
 # reading a number of each row would be slow. The smallest hashes are kept.
 FEW_CLASSES, ONE_ROW_IN, ONE_CLASS_IN, LEAST_CLASSES, MOST_KEPT = 256, 16, 64, 16, 1024
 MOST_NUMBERS = 64  # per row, around the true class
-MOST_WAITING = at_once(4096, 3)  # rows buffered before hashing
+MOST_WAITING = at_once(4096, 3)  # sampled rows of blocks that are not joined yet
 # Rows that are kept to test labels: 256 KB of float32, or enough rows of many classes.
 KEPT_ELEMENTS, KEPT_CLASSES = sampled(1 << 16, 600), 512
 LEAST_ROWS, MOST_ROWS = sampled(128, 60), 2048
@@ -93,17 +94,6 @@ class Fingerprint(NamedTuple):
     sample: Array = np.zeros((0, 2), dtype=np.uint64)
     rows: RowSample | None = None
 
-    def __add__(self, other: Fingerprint) -> Fingerprint:  # type: ignore[override]
-        first, sample = self if self.start <= other.start else other, self.sample
-        if len(other.sample):
-            both = np.concatenate([sample, other.sample])
-            sample = both[np.lexsort(both.T[::-1])[:MOST_KEPT]]
-        rows = self.rows or other.rows
-        if self.rows is not None and other.rows is not None:
-            rows = RowSample.join([self.rows, other.rows])
-        total = (self.total + other.total) % 2**64
-        return first._replace(total=total, sample=sample, rows=rows)
-
     @property
     def precision(self) -> float | None:
         """The precision of the numbers; None if they are too few."""
@@ -139,18 +129,16 @@ class Sampler:
     """Fingerprint a stream of blocks, with a sample of the labeled rows.
 
     Labels and their numbers select the rows, so the same rows are selected in any data. Rows with 0
-    or 1 for their label are left out, because saturated models produce many of them. Selected rows
-    are hashed in batches. Another sample is random: hashes of indices and labels select it. If
-    `n_rows` of the whole input is known, few more are copied than are kept.
+    or 1 for their label are left out, because saturated models produce many of them. Another sample
+    is random: hashes of indices and labels select it. If `n_rows` of the whole input is known, few
+    more are copied than are kept.
     """
 
     def __init__(self, n_rows: int | None = None) -> None:
-        self._found, self._n_rows = Fingerprint(), n_rows
-        self._kept: list[RowSample] = []
-        self._n_kept = 0
-        self._most_kept = 2**64
-        self._waiting: list[tuple[Array, Array, IntArray, Array]] = []
-        self._n_waiting = 0
+        self._n_rows = n_rows
+        self._parts: list[Fingerprint] = []
+        self._n_waiting, self._n_kept = 0, 0  # rows of both samples, not merged yet
+        self._largest_key = 2**64 - 1  # larger ones are not among the smallest
 
     def fresh(self) -> Sampler:
         """Return a sampler for a partition of the same input."""
@@ -165,46 +153,42 @@ class Sampler:
     def collected(self, results: Iterable[tuple[Result, Fingerprint]]) -> Iterator[Result]:
         """Pass the results of partitions on; add their fingerprints."""
         for result, fingerprint in results:
-            self._found += fingerprint
+            self._parts.append(fingerprint)
             yield result
 
     def add(self, start: int, rows: Any, labels: IntArray | None) -> None:
         """Add a block that starts at row `start` of the whole input."""
-        if not self._found.first_row and len(rows):
+        if not len(rows):
+            return
+        added = Fingerprint()
+        if not self._parts:
             first = rows[:1].to_dense() if isinstance(rows, TopK) else rows[0]
-            row = hashlib.blake2b(first.astype(np.float64).tobytes(), digest_size=8)
-            self._found += Fingerprint(start, row.hexdigest())
+            digest = hashlib.blake2b(first.astype(np.float64).tobytes(), digest_size=8)
+            added = Fingerprint(start, digest.hexdigest())
         if labels is None:
+            self._parts = self._parts or [added]
             return
         hashes = hashes_of(start, labels, rows.shape[1])
-        self._found += Fingerprint(total=int(hashes.sum(dtype=np.uint64)))
-        self._keep(hashes, rows, labels)
-        looked_into = np.append(_looked_into(rows.shape[1]), False)  # not for unknown labels
-        chosen = np.flatnonzero(looked_into[labels])
-        own, labels = rows[chosen, labels[chosen]], labels[chosen]
-        if rows.shape[1] <= FEW_CLASSES:
-            thin = mixed(_bits(own)) % ONE_ROW_IN == 0
-            chosen, own, labels = chosen[thin], own[thin], labels[thin]
-        width = min(MOST_NUMBERS, rows.shape[1])
-        if isinstance(rows, TopK):  # most numbers around the label are not listed
-            around = rows[chosen].first_numbers(width)
-        else:
-            first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
-            around = sliding_window_view(rows, width, axis=1)[chosen, first]
-        self._waiting.append((own, around, labels, chosen + start))
-        self._n_waiting += len(chosen)
-        if self._n_waiting > MOST_WAITING:
-            self.result()
+        sample, kept = _content_sample(start, rows, labels), self._kept_rows(hashes, rows, labels)
+        total = int(hashes.sum(dtype=np.uint64))
+        self._parts.append(added._replace(total=total, sample=sample, rows=kept))
+        self._n_waiting += len(sample)
+        self._n_kept += len(kept.keys)
+        if self._n_waiting > MOST_WAITING or self._n_kept > 2 * kept.size.n_rows:
+            merged = self.result()
+            self._parts, self._n_waiting, self._n_kept = [merged], 0, 0
+            if merged.rows is not None and len(merged.rows.keys) == kept.size.n_rows:
+                self._largest_key = int(merged.rows.keys[-1])
 
-    def _keep(self, hashes: Array, rows: Any, labels: IntArray) -> None:
-        """Keep the rows with the smallest hashes."""
-        size, limit = SampleSize.of(rows.shape[1], self._n_rows), self._most_kept
+    def _kept_rows(self, hashes: Array, rows: Any, labels: IntArray) -> RowSample:
+        """Return the rows whose hashes may be among the smallest of all."""
+        size, largest = SampleSize.of(rows.shape[1], self._n_rows), self._largest_key
         if self._n_rows is not None:
             enough = size.n_rows + 4 * isqrt(size.n_rows)  # by four standard deviations
-            limit = min(limit, 2**64 * enough * size.stride // max(self._n_rows, 1))
-        chosen = np.flatnonzero(hashes <= np.uint64(min(limit, 2**64 - 1)))
-        own = labels[chosen]
-        chosen = chosen[(own % size.stride == 0) & (own < rows.shape[1])]
+            largest = min(largest, 2**64 * enough * size.stride // max(self._n_rows, 1))
+        chosen = np.flatnonzero(hashes <= np.uint64(largest))
+        classes = labels[chosen]
+        chosen = chosen[(classes % size.stride == 0) & (classes < rows.shape[1])]
         if isinstance(rows, TopK):
             numbers, top = rows[chosen].every(size.stride), rows[chosen].argmax(axis=1)
         else:
@@ -212,27 +196,39 @@ class Sampler:
             top = numbers.argmax(axis=1)
             if size.stride > 1:
                 top = np.array([rows[row].argmax() for row in chosen], dtype=np.int64)
-        self._kept.append(RowSample(size, hashes[chosen], labels[chosen], top, numbers))
-        self._n_kept += len(chosen)
-        if self._n_kept > 2 * size.n_rows:
-            rest = RowSample.join(self._kept)
-            self._kept, self._most_kept, self._n_kept = [rest], int(rest.keys[-1]), len(rest.keys)
+        return RowSample(size, hashes[chosen], labels[chosen], top, numbers)
 
     def result(self) -> Fingerprint:
-        """Return the fingerprint of the blocks so far."""
-        if self._kept:
-            self._found += Fingerprint(rows=RowSample.join(self._kept))
-            self._kept, self._n_kept = [], 0
-        if self._waiting:
-            columns = map(np.concatenate, zip(*self._waiting, strict=True))
-            own, some, labels, numbers = columns
-            self._waiting, self._n_waiting = [], 0
-            odd = np.arange(1, 2 * some.shape[1], 2, dtype=np.uint64)
-            odd *= np.uint64(0x9E3779B97F4A7C15)
-            hashes = mixed(np.einsum("ij,j->i", _bits(some), odd) + labels.astype(np.uint64))
-            found = np.stack([hashes, numbers.astype(np.uint64)], axis=1)[(own != 0) & (own != 1)]
-            self._found += Fingerprint(sample=found)
-        return self._found
+        """Merge the fingerprints of all blocks and partitions so far."""
+        if not self._parts:
+            return Fingerprint()
+        _, _, totals, samples, rows = zip(*self._parts, strict=True)
+        sample, random_samples = np.concatenate(samples), tuple(filter(None, rows))
+        return min(self._parts, key=itemgetter(0))._replace(
+            total=sum(totals) % 2**64,
+            sample=sample[np.lexsort(sample.T[::-1])[:MOST_KEPT]],
+            rows=RowSample.join(random_samples) if random_samples else None,
+        )
+
+
+def _content_sample(start: int, rows: Any, labels: IntArray) -> Array:
+    """Return hashes (n, 2) of some rows, chosen by content, and the indices of these rows."""
+    is_sampled = np.append(_sampled_classes(rows.shape[1]), False)  # not for unknown labels
+    chosen = np.flatnonzero(is_sampled[labels])
+    values, labels = rows[chosen, labels[chosen]], labels[chosen]
+    is_chosen = (values != 0) & (values != 1)
+    if rows.shape[1] <= FEW_CLASSES:
+        is_chosen &= mixed(_bits(values)) % ONE_ROW_IN == 0
+    chosen, labels = chosen[is_chosen], labels[is_chosen]
+    width = min(MOST_NUMBERS, rows.shape[1])
+    if isinstance(rows, TopK):  # most numbers around the label are not listed
+        around = rows[chosen].first_numbers(width)
+    else:
+        first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
+        around = sliding_window_view(rows, width, axis=1)[chosen, first]
+    odd = np.arange(1, 2 * width, 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    hashes = mixed(np.einsum("ij,j->i", _bits(around), odd) + labels.astype(np.uint64))
+    return np.stack([hashes, (chosen + start).astype(np.uint64)], axis=1)
 
 
 def _bits(numbers: Array) -> Array:
@@ -242,11 +238,11 @@ def _bits(numbers: Array) -> Array:
 
 
 @lru_cache(maxsize=8)
-def _looked_into(n_classes: int) -> Array:
+def _sampled_classes(n_classes: int) -> Array:
     """Return which classes (K,) are sampled."""
     if n_classes <= FEW_CLASSES:
         return np.ones(n_classes, dtype=bool)
-    looked_into = np.zeros(n_classes, dtype=bool)
+    is_sampled = np.zeros(n_classes, dtype=bool)
     scattered = np.argsort(mixed(np.arange(1, n_classes + 1, dtype=np.uint64)))
-    looked_into[scattered[: max(LEAST_CLASSES, n_classes // ONE_CLASS_IN)]] = True
-    return looked_into
+    is_sampled[scattered[: max(LEAST_CLASSES, n_classes // ONE_CLASS_IN)]] = True
+    return is_sampled

@@ -30,13 +30,14 @@ from evencover.data.formats.arrays import (
     ONLY_ARRAY,
     OpenArrays,
     array_columns,
+    hdf5_arrays,
     npy_arrays,
     npz_arrays,
     open_array_file,
     safetensors_arrays,
     torch_arrays,
+    zarr_arrays,
 )
-from evencover.data.formats.hdf5 import hdf5_arrays
 from evencover.data.formats.listed import joined_rows, open_listed
 from evencover.data.formats.tables import (
     ArrowFile,
@@ -49,7 +50,6 @@ from evencover.data.formats.tables import (
     open_table,
     table_columns,
 )
-from evencover.data.formats.zarr import zarr_arrays
 from evencover.data.frames import (
     frame_columns,
     in_memory,

@@ -1,18 +1,20 @@
-"""Read files of arrays: .npy, .npz, .safetensors and torch.save."""
+"""Read files of named arrays: NumPy, safetensors, torch, HDF5 and zarr."""
 
 from __future__ import annotations
 
 import json
 import math
+import struct
 import sys
 import zipfile
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 
@@ -43,9 +45,7 @@ from evencover.data.location import (
 )
 from evencover.data.source import RawBlock, Reader, rows_per_block, rows_per_part, slices
 from evencover.errors import InputError, import_extra
-from evencover.validation import matrix_shape, unique_keys
-
-BFLOAT16 = np.dtype("V2")  # NumPy's placeholder for an unknown type
+from evencover.validation import BFLOAT16, matrix_shape, unique_keys
 
 
 class PlainArray:
@@ -74,26 +74,17 @@ class PlainArray:
     def __getitem__(self, rows: slice) -> Array:
         start, stop, _ = rows.indices(self.shape[0] if self.shape else 1)
         if self._map is not None:
-            return widened(self._map[start:stop] if self.shape else self._map)
+            return self._map[start:stop] if self.shape else self._map
         if isinstance(self.location, Path) or 0 in self.shape:
-            return widened(np.empty(self.shape, self.dtype)[start:stop])
+            return np.empty(self.shape, self.dtype)[start:stop]
         width = math.prod(self.shape[1:])
         first, last = (0, math.prod(self.shape)) if self.fortran else (start * width, stop * width)
         n_bytes = self.dtype.itemsize
         data = self.location.read(self.offset + first * n_bytes, self.offset + last * n_bytes)
         values = np.frombuffer(data, self.dtype)
         if self.fortran:  # column-major: rows are scattered
-            return widened(values.reshape(self.shape, order="F")[start:stop])
-        return widened(values.reshape(-1, *self.shape[1:]) if self.shape else values)
-
-
-def widened(values: Array) -> Array:
-    """Convert bfloat16 to float32; return others unchanged."""
-    if values.dtype != BFLOAT16:
-        return values
-    bits = np.ascontiguousarray(values).view("<u2").astype(np.uint32)
-    bits <<= 16
-    return bits.view(np.float32)
+            return values.reshape(self.shape, order="F")[start:stop]
+        return values.reshape(-1, *self.shape[1:]) if self.shape else values
 
 
 # Zeros compress a thousandfold; small arrays are read from files of any size.
@@ -173,14 +164,23 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
         reject_bomb((chunks[0], n_classes), matrix.dtype, key, size)
         label_key = found_key(arrays, keys.labels, LABEL_KEYS, name, "labels_key")
         id_key = found_key(arrays, keys.ids, ID_KEYS, name, "ids_key")
-        names, ids = whole(arrays, NAMES_KEY, size), whole(arrays, id_key, size)
+        names_key = NAMES_KEY if NAMES_KEY in arrays else None
+        names, ids = whole(arrays, names_key, size), whole(arrays, id_key, size)
         labels = whole(arrays, label_key, size) if keys.read_labels else None
         if ids is not None and (ids.shape != (n_rows,) or ids.dtype.kind not in "iuUO"):
             id_key = ids = None  # ids of other data
-        used = {"numbers": key or "the only matrix", "labels": label_key, "ids": id_key}
-        used["class names"] = None if names is None else NAMES_KEY
+        used = {"numbers": key or "the only matrix"}
+        for use, name_of_use in (
+            ("labels", label_key),
+            ("ids", id_key),
+            ("class names", names_key),
+        ):
+            used |= {} if name_of_use is None else {use: name_of_use}
         left_out = dict.fromkeys(arrays.keys() - {key, *used.values()}, "not a name that is known")
-        shared = {name: whole(arrays, name, size) for name in keys.shared & left_out.keys()}
+        shared = dict[str, Array]()
+        for column in keys.shared & left_out.keys():
+            values = whole(arrays, column, size)
+            shared |= {column: values} if values is not None and values.shape == (n_rows,) else {}
         logits = names_logits(key, arrays)
     class_names = None
     if names is not None:
@@ -195,9 +195,8 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
         n_classes=n_classes,
         name=name,
     )
-    uses = ColumnUses({use: key for use, key in used.items() if key}, left_out)
-    columns = {name: v for name, v in shared.items() if v is not None and v.shape == (n_rows,)}
-    return Contents(reader, class_names, logits, labels, ids=ids, columns=uses, shared=columns)
+    uses = ColumnUses(used, left_out)
+    return Contents(reader, class_names, logits, labels, ids=ids, columns=uses, shared=shared)
 
 
 @contextmanager
@@ -270,38 +269,33 @@ def npz_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
         yield LazyArrays(members, member)
 
 
+@dataclass
 class _CompressedArray:
     """A member that is decompressed from its start, as far as needed."""
 
-    in_order = True
-
-    def __init__(
-        self,
-        archive: zipfile.ZipFile,
-        info: zipfile.ZipInfo,
-        shape: tuple[int, ...],
-        fortran: bool,
-        dtype: np.dtype[Any],
-    ) -> None:
-        self._archive, self._info, self._fortran = archive, info, fortran
-        self.shape, self.dtype = shape, dtype
-        self._member: IO[bytes] | None = None
-        self._next_row = 0
-        self._all: Array | None = None
+    archive: zipfile.ZipFile
+    info: zipfile.ZipInfo
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+    in_order: ClassVar[bool] = True
+    _member: IO[bytes] | None = None
+    _next_row: int = 0
+    _all: Array | None = None
 
     def __getitem__(self, rows: slice) -> Array:
         start, stop, _ = rows.indices(self.shape[0] if self.shape else 1)
-        if self._fortran or len(self.shape) < 2:  # column-major: rows cannot be streamed
+        if self.fortran or len(self.shape) < 2:  # column-major: rows cannot be streamed
             if self._all is None:
-                with self._archive.open(self._info) as member:
+                with self.archive.open(self.info) as member:
                     self._all = np.lib.format.read_array(member, allow_pickle=False)
-            return widened(self._all[start:stop] if self.shape else self._all)
+            return self._all[start:stop] if self.shape else self._all
         if self._member is None or start != self._next_row:
-            self._member, self._next_row = self._archive.open(self._info), 0
-            _header(self._member, self._info.filename)
+            self._member, self._next_row = self.archive.open(self.info), 0
+            _header(self._member, self.info.filename)
             self._take(start)
         values = np.frombuffer(self._take(stop - start), self.dtype)
-        return widened(values.reshape(-1, self.shape[1]))
+        return values.reshape(-1, self.shape[1])
 
     def _take(self, n_rows: int) -> bytes:
         assert self._member is not None
@@ -382,3 +376,149 @@ def torch_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
         for key, value in held.items()
         if hasattr(value, "detach") or isinstance(value, list | tuple)
     }
+
+
+# ---- HDF5 ----------------------------------------------------------------------------------------
+
+LARGEST_CHECKED = 1 << 26  # bytes of files whose heaps are checked
+_HEAP = b"GCOL\x01"
+_HEADER = 16  # bytes, of a heap and of an object in it
+
+
+@contextmanager
+def hdf5_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
+    """Open the data sets; class names may also be an attribute of the file."""
+    h5py = import_extra("HDF5 files", "h5py", "hdf5")
+    is_local = isinstance(location, Path)
+    with nullcontext(location) if is_local else location.open() as where, h5py.File(where) as file:
+        # Read attributes first: older versions of HDF5 find none in a damaged header later.
+        names = [NAMES_KEY] if NAMES_KEY in file.attrs else []
+        for key in file:
+            link = file.get(key, getlink=True)
+            if isinstance(link, h5py.ExternalLink):  # it may name any file of this machine
+                raise _elsewhere(location, key, link.filename)
+            # A soft link may be broken; what is in the file must be readable.
+            item = file[key] if isinstance(link, h5py.HardLink) else file.get(key)
+            names += [key] if isinstance(item, h5py.Dataset) else []
+        check_heaps = cache(lambda: reject_endless_heaps(location))  # once per opening
+        yield LazyArrays(names, lambda key: _array(file, key, location, check_heaps))
+
+
+def _array(file: Any, key: str, location: Location, check_heaps: Callable[[], None]) -> Any:
+    import h5py
+
+    if key not in file:
+        check_heaps()
+        return np.asarray(file.attrs[key])
+    dataset = file[key]
+    if h5py.h5o.get_info(dataset.id).fileno != h5py.h5o.get_info(file.id).fileno:
+        raise _elsewhere(location, key, dataset.file.filename)  # linked through a group
+    if dataset.is_virtual or dataset.external:
+        others = dataset.virtual_sources() if dataset.is_virtual else dataset.external
+        raise _elsewhere(location, key, str(others[0][1 if dataset.is_virtual else 0]))
+    if dataset.dtype.kind == "O":  # variable-length text
+        check_heaps()
+        return _Texts(dataset)
+    offset = dataset.id.get_offset()  # None if it is chunked
+    if offset is not None and dataset.dtype.kind in "iuf" and isinstance(location, Path):
+        return PlainArray(location, offset, dataset.dtype, dataset.shape)
+    return dataset
+
+
+class _Texts:
+    """A text data set."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset, self.shape, self.dtype = dataset, dataset.shape, dataset.dtype
+
+    def __getitem__(self, rows: slice) -> Array:
+        return np.asarray(self._dataset.asstr()[rows])
+
+
+def _elsewhere(location: Location, key: str, other: str) -> InputError:
+    return InputError(
+        f"{key!r} of '{location}' must be in the file itself. Got a link to '{other}'; open that "
+        "file, or several as a folder."
+    )
+
+
+def reject_endless_heaps(location: Location) -> None:
+    """Reject a small file with a heap whose objects do not follow each other.
+
+    HDF5 stores text in heaps and steps from object to object by the stored sizes. A size of 0, or
+    one that overflows, makes the library loop forever. The layout is that of the "global heap"
+    (HDF5 file format specification 3.0, section III.E).
+    """
+    if not isinstance(location, Path) or size_of(location) > LARGEST_CHECKED:
+        return
+    content = location.read_bytes()
+    heap = content.find(_HEAP)
+    while heap >= 0:
+        if not _has_an_end(content, heap):
+            raise ValueError("its heap of texts is damaged")
+        heap = content.find(_HEAP, heap + 1)
+
+
+def _has_an_end(content: bytes, begin: int) -> bool:
+    """Return whether stepping from object to object reaches the end of the heap."""
+    if begin + _HEADER > len(content):
+        return False
+    (size,) = struct.unpack_from("<Q", content, begin + 8)
+    position, end = begin + _HEADER, begin + size
+    if end > len(content):
+        return False
+    while position + _HEADER <= end:
+        number, _, _, length = struct.unpack_from("<HHIQ", content, position)
+        step = _HEADER + length + -length % 8 if number else length  # 0: free space
+        if step < _HEADER or position + step > end:
+            return False
+        position += step
+    return True
+
+
+# ---- zarr ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def zarr_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
+    """Open the arrays of a store; class names may also be an attribute."""
+    zarr = import_extra("Zarr stores", "zarr", "zarr")
+    if isinstance(location, Path):
+        store: Any = zarr.storage.LocalStore(location, read_only=True)
+    else:
+        location.system()  # raises if a library is missing
+        store = zarr.storage.FsspecStore.from_url(str(location), read_only=True)
+    opened = zarr.open(store, mode="r")
+    if isinstance(opened, zarr.Array):
+        arrays: Mapping[str, Any] = {ONLY_ARRAY: _Chunked(opened, location)}
+    else:
+        arrays = LazyArrays(set(opened.array_keys()), lambda key: _Chunked(opened[key], location))
+    names = opened.attrs.get(NAMES_KEY)
+    if names is not None:
+        arrays = {**arrays, NAMES_KEY: np.array(names, dtype=str)}
+    yield arrays
+
+
+class _Chunked:
+    """An array of the store, read chunk by chunk."""
+
+    def __init__(self, array: Any, location: Location) -> None:
+        if _names_pickle(array.metadata.to_dict()):  # decoding would run arbitrary code
+            raise InputError(
+                f"'{location}' must contain plain numbers or text. Got an array of pickled Python "
+                "objects, which are never loaded; write it again as numbers or text."
+            )
+        self._array = array
+        self.shape, self.dtype = array.shape, array.dtype
+        self.chunks = array.shards or array.chunks
+
+    def __getitem__(self, rows: slice) -> Any:
+        return self._array[rows]
+
+
+def _names_pickle(metadata: Any) -> bool:
+    """Return whether a codec in an array's metadata unpickles."""
+    if isinstance(metadata, Mapping):
+        names = [str(metadata.get(key, "")).lower() for key in ("id", "name")]
+        return any("pickle" in name for name in names) or _names_pickle([*metadata.values()])
+    return isinstance(metadata, list | tuple) and any(map(_names_pickle, metadata))
