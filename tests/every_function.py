@@ -20,7 +20,6 @@ import numpy as np
 from evencover import (
     CoverageMonitor,
     compare,
-    from_cross_val,
     load,
     predict_to_folder,
     recommend,
@@ -160,7 +159,6 @@ def functions():
         yield "folder", digest(pq.read_table("sets").to_pydict())  # partitions may differ
     hot = make_predictor("standard", from_logits=True, temperature="fit", score="aps")
     yield "temperature", hot.fit(as_source("logits.npz")).thresholds_
-    yield "crossval", from_cross_val(rows, labels, np.arange(len(labels)) % 5).thresholds_
     options = {"scores": ["softmax", "aps", "saps"], "n_splits": 3, "floor": 0.8}
     yield "compare", compare(*NEW[:2], methods="all", **options).to_dict()
     yield "recommend", recommend(*NEW[:2], floor=0.8).to_dict()

@@ -7,12 +7,10 @@ import pytest
 from depth import size
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_classification
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -27,8 +25,6 @@ from evencover import (
     InputError,
     PooledPredictor,
     StandardPredictor,
-    load,
-    save,
 )
 from evencover.classifier import avg_size_scorer, cost_scorer, true_gap_scorer
 from evencover.predictors import DEFAULT_METHOD, make_predictor
@@ -65,7 +61,7 @@ def numbered(labels):
 @parametrize_with_checks(
     [
         ConformalClassifier(LogisticRegression(), ClasswisePredictor(score="aps", exact=True)),
-        ConformalClassifier(GaussianNB(), "standard", cv=2),
+        ConformalClassifier(GaussianNB(), "standard"),
         ConformalClassifier(DecisionTreeClassifier(random_state=0), calibration_size=0.5),
     ][: size(short=2, deep=3)]
 )
@@ -235,19 +231,18 @@ def test_searches_change_alpha(data, name):
     assert GridSearchCV(model, score, cv=2, refit=False).fit(*data).n_splits_ == 2
 
 
-@pytest.mark.parametrize("cv", [None, 3])
-def test_a_fitted_estimator_is_trained_again_with_a_warning_only(data, cv):
+def test_a_fitted_estimator_is_trained_again_with_a_warning_only(data):
     X, y = data
     inner = make_pipeline(StandardScaler(), GaussianNB())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ConformalClassifier(inner, cv=cv).fit(X, y).fit(X, y)
+        ConformalClassifier(inner).fit(X, y).fit(X, y)
     inner.fit(X[:1000], y[:1000])
     with pytest.warns(EvencoverWarning, match="FrozenEstimator"):
-        ConformalClassifier(inner, cv=cv).fit(X[1000:], y[1000:])
+        ConformalClassifier(inner).fit(X[1000:], y[1000:])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ConformalClassifier(FrozenEstimator(inner), cv=cv).fit(X[1000:], y[1000:])
+        ConformalClassifier(FrozenEstimator(inner)).fit(X[1000:], y[1000:])
 
 
 def test_a_label_unknown_to_a_frozen_model_is_left_out_with_a_warning(data):
@@ -304,8 +299,7 @@ class Neighbours(ClassifierMixin, BaseEstimator):
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
-@pytest.mark.parametrize("cv", [None, 5])
-def test_coverage_over_all_rows_holds_on_long_tails(cv):
+def test_coverage_over_all_rows_holds_on_long_tails():
     """Most classes have a row or two. A share of each class, rounded down, gave .80 here.
 
     The mean over repetitions has a standard error of about .004 in the short form; a class that no
@@ -317,35 +311,13 @@ def test_coverage_over_all_rows_holds_on_long_tails(cv):
     for seed in range(size(short=25, deep=500)):
         y = rng.choice(200, 1400, p=share / share.sum())
         X = (3.0 * y + 2 * rng.normal(size=1400))[:, None]
-        model = ConformalClassifier(Neighbours(), "standard", cv=cv, random_state=seed)
+        model = ConformalClassifier(Neighbours(), "standard", random_state=seed)
         model.fit(X[:400], y[:400])
         known = np.isin(y[400:], model.classes_)
         sets = model.predict_set(X[400:][known])
         hit = sets.contains(np.searchsorted(model.classes_, y[400:][known])).sum()
         covered.append(hit / 1000)
     assert np.mean(covered) > 0.88
-
-
-def test_out_of_fold_rows_calibrate_and_all_rows_train(data):
-    X, y = data
-    model = ConformalClassifier(GaussianNB(), "classwise", cv=5).fit(X, NAMES[y])
-    assert model.predictor_.n_calibration_ == len(y)
-    np.testing.assert_array_equal(
-        model.predict_proba(X), GaussianNB().fit(X, NAMES[y]).predict_proba(X)
-    )
-    splitter = KFold(4, shuffle=True, random_state=0)
-    given = ConformalClassifier(GaussianNB(), "classwise", cv=splitter).fit(X, y)
-    out_of_fold = cross_val_predict(GaussianNB(), X, y, cv=splitter, method="predict_proba")
-    expected = ClasswisePredictor().fit(out_of_fold, y)
-    np.testing.assert_array_equal(given.predictor_.thresholds_, expected.thresholds_)
-
-
-def test_a_class_that_a_fold_does_not_know_is_missed_there():
-    X, y = numbered([0] * 20 + [1] * 20 + [2])
-    model = ConformalClassifier(Recorder(), "standard", cv=4).fit(X, y)
-    assert model.predictor_.class_counts_.tolist() == [20, 20, 1]
-    assert model.predictor_.fit_.rows.scores.tolist()[-1] == np.inf
-    assert model.estimator_.trained_ == set(range(41))
 
 
 def test_a_frozen_model_is_not_fitted_again_and_all_rows_calibrate():
@@ -383,7 +355,6 @@ def test_coverage_is_what_was_asked_for(data):
 
 BAD = [
     *({"calibration_size": share} for share in (0, 1.0, -0.5, "half", None, float("nan"))),
-    *({"cv": cv} for cv in (1, 2.5, True, "five", 4001)),
     {"random_state": None},
 ]
 
@@ -430,56 +401,3 @@ def test_values_by_class_go_by_the_labels_of_the_model():
     )
     np.testing.assert_array_equal(found.predictor_.thresholds_, expected.predictor_.thresholds_)
     assert found.predict_set(X) == expected.predict_set(X)
-
-
-def gaussian_classes(n_rows, n_features, n_classes, scale, seed=0):
-    rng = np.random.default_rng(seed)
-    centers = scale * rng.normal(size=(n_classes, n_features))
-    labels = rng.integers(0, n_classes, n_rows)
-    return centers[labels] + rng.normal(size=(n_rows, n_features)), labels
-
-
-def test_an_unstable_model_is_told_with_cv():
-    """As many features as rows: the final model of linear discriminant analysis is the worst."""
-    coverage = []
-    for seed in range(size(short=4, deep=40)):
-        X, y = gaussian_classes(2104, 100, 4, 0.3, seed)
-        model = ConformalClassifier(LinearDiscriminantAnalysis(), cv=5)
-        with pytest.warns(EvencoverWarning, match="differs from the fold models"):
-            model.fit(X[:104], y[:104])
-        coverage.append(model.predict_set(X[104:]).contains(y[104:]).mean())
-    assert np.mean(coverage) < 0.8
-
-
-@pytest.mark.parametrize("frame", [False, True])
-@pytest.mark.parametrize(
-    "inner",
-    [DecisionTreeClassifier(random_state=0), KNeighborsClassifier(5), LogisticRegression()],
-    ids=lambda inner: type(inner).__name__,
-)
-@pytest.mark.parametrize("scale", [0.7, 2.0])
-def test_a_model_that_is_stable_enough_is_not(inner, scale, frame):
-    X, y = gaussian_classes(2400, 10, 5, scale, seed=1)
-    X = pytest.importorskip("pandas").DataFrame(X) if frame else X
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", EvencoverWarning)
-        model = ConformalClassifier(inner, "standard", cv=5).fit(X[:400], y[:400])
-    assert model.predict_set(X[400:]).contains(y[400:]).mean() > 0.85
-
-
-@pytest.mark.parametrize("method", ["standard", "pooled"])
-def test_cv_promises_nothing(data, tmp_path, method):
-    X, y = data
-    own = {"confidence": 0.9} if method == "standard" else {}
-    model = ConformalClassifier(GaussianNB(), make_predictor(method, **own), cv=5).fit(X, y)
-    held_out = ConformalClassifier(GaussianNB(), make_predictor(method, **own)).fit(X, y)
-    assert model.predictor_.guarantee_text.startswith("No guarantee")
-    assert "90%" not in model.predictor_.guarantee_text
-    assert model.predictor_.guarantee_text != held_out.predictor_.guarantee_text
-    save(model.predictor_, tmp_path / "model.safetensors")
-    loaded = load(tmp_path / "model.safetensors")
-    assert loaded.guarantee_text == model.predictor_.guarantee_text
-    loaded.partial_fit(model.predict_proba(X[:50]), y[:50])
-    assert loaded.guarantee_text == model.predictor_.guarantee_text
-    again = loaded.fit(model.predict_proba(X), y)
-    assert again.guarantee_text == held_out.predictor_.guarantee_text

@@ -87,4 +87,3 @@ for index in low.argsort()[:6]:
 
 # %%
 # :doc:`/explanations/how_many_labels` explains how to divide labels between calibration and test.
-# To calibrate on training data by cross-validation, see :doc:`/howto/stronger_guarantees`.

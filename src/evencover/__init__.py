@@ -12,7 +12,7 @@ _NAMES = {
     "scores": "APS PAS RAPS SAPS Softmax Score Position",
     "predictors": "StandardPredictor ClasswisePredictor ClusteredPredictor PooledPredictor "
     "InterpolatedPredictor FuzzyPredictor RC3PPredictor MacroPredictor GroupedPredictor "
-    "BasePredictor from_cross_val register",
+    "BasePredictor register",
     "quantiles": "Thresholds",
     "classifier": "ConformalClassifier",
     "sets": "PredictionSets",
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from evencover.predictors import PooledPredictor as PooledPredictor
     from evencover.predictors import RC3PPredictor as RC3PPredictor
     from evencover.predictors import StandardPredictor as StandardPredictor
-    from evencover.predictors import from_cross_val as from_cross_val
     from evencover.predictors import register as register
     from evencover.quantiles import Thresholds as Thresholds
     from evencover.report import write_report as write_report

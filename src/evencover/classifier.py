@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -14,19 +13,14 @@ from sklearn.utils.metaestimators import _safe_split, available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from evencover.arrays import Array, FloatArray, IntArray
+from evencover.arrays import Array, FloatArray
 from evencover.comparison.trials import ScoredRows, Trial, calibration_split, other_rows
 from evencover.data.open import as_source
 from evencover.errors import InputError, warn_caller
 from evencover.evaluation import CoverageReport
 from evencover.predictors import DEFAULT_METHOD, BasePredictor, make_predictor
-from evencover.predictors.cross_validation import (
-    fit_with_misses,
-    from_cross_val,
-    warn_of_unstable_model,
-)
 from evencover.predictors.wording import some_names
-from evencover.randomness import RandomStream, check_random_state, places, random_order
+from evencover.randomness import check_random_state
 from evencover.scores import make_score
 from evencover.sets import PredictionSets
 
@@ -46,22 +40,18 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     ----------
     estimator
         A classifier with ``predict_proba``. `fit` trains it on a part of the rows and calibrates
-        on the rest, or cross-validates (`cv`). A fitted model in ``FrozenEstimator`` is calibrated
-        on all rows.
+        on the rest. A fitted model in ``FrozenEstimator`` is calibrated on all rows.
     predictor
         The method, as a predictor such as ``ClusteredPredictor(alpha=0.1)`` or its name;
         None is POOLED, as in the commands.
     alpha
         Target miscoverage; None leaves that of `predictor`, or 0.1.
     calibration_size
-        Fraction used for calibration, in (0, 1), without `cv`. Rows are drawn at random, without
+        Fraction used for calibration, in (0, 1). Rows are drawn at random, without
         stratification, so that they are exchangeable with new ones. If all rows of a class are
         drawn, they train the model and count as misses in calibration: their score is +inf.
-    cv
-        Number of folds, or a scikit-learn splitter. Each row gets the probabilities of a model
-        fitted without it, all rows are used for calibration, and the model is refitted on all.
     random_state
-        Seed of the calibration rows, or of the folds.
+        Seed of the calibration rows.
 
     Attributes
     ----------
@@ -72,10 +62,6 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     Notes
     -----
-    With `cv` there is no guarantee. Coverage is near 1 - alpha if the final model agrees with the
-    fold models and can be far lower otherwise; `fit` warns if they differ
-    (docs/howto/stronger_guarantees.md).
-
     A scikit-learn ``Pipeline`` hides `predict_set`; write
     ``ConformalClassifier(make_pipeline(...))``.
 
@@ -100,18 +86,16 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         *,
         alpha: Any = None,
         calibration_size: float = 0.3,
-        cv: Any = None,
         random_state: int = 0,
     ) -> None:
         self.estimator = estimator
         self.predictor = predictor
         self.alpha = alpha
         self.calibration_size = calibration_size
-        self.cv = cv
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit the model on a part of the rows and calibrate it on the rest; or cross-validate."""
+        """Fit the model on a part of the rows and calibrate it on the rest."""
         if y is None:  # in scikit-learn's words
             raise InputError("fit requires y to be passed, but the target y is None.")
         X, y = indexable(X, y)
@@ -129,8 +113,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             method.fit(rows, labels, class_names=_names(classes))
         else:
             _warn_if_fitted(self.estimator)
-            train = self._hold_out if self.cv is None else self._cross_validate
-            estimator, classes = train(method, X, y, seed)
+            estimator, classes = self._train(method, X, y, seed)
         self.estimator_, self.classes_, self.predictor_ = estimator, classes, method
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
@@ -149,7 +132,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         method = clone(_make_method(self.predictor))
         return method if self.alpha is None else method.set_params(alpha=self.alpha)
 
-    def _hold_out(
+    def _train(
         self, method: BasePredictor, X: Any, y: Array, seed: int
     ) -> tuple[BaseEstimator, Array]:
         """Train on some rows, calibrate on the others; return the model and its classes."""
@@ -173,67 +156,9 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             )
         labels = labels[calibration]
         source = as_source(model.predict_proba(X_calibration), labels, class_names=names)
-        fit_with_misses(method, source, unknown[labels])
+        score = method._check_parameters()
+        method.fit_ = method._fit_source(score, source, is_miss=unknown[labels])
         return model, classes
-
-    def _cross_validate(
-        self, method: BasePredictor, X: Any, y: Array, seed: int
-    ) -> tuple[BaseEstimator, Array]:
-        """Give every row the probabilities of a model fitted without it; then fit on all rows."""
-        classes, labels = np.unique(y, return_inverse=True)
-        rows, folds = np.zeros((len(y), len(classes))), np.full(len(y), -1)
-        unseen, of_folds = self._unseen_rows(X, seed), []
-        for number, (training, held) in enumerate(self._folds(X, y, seed)):
-            model = clone(self.estimator)
-            model.fit(*_safe_split(model, X, y, training))
-            known = np.searchsorted(classes, model.classes_)
-            X_held, _ = _safe_split(model, X, y, held, training)
-            rows[np.ix_(held, known)] = model.predict_proba(X_held)  # 0 for an unknown class
-            folds[held] = number
-            if unseen is not None:
-                of_folds.append(_top_class(model, unseen))
-        if (folds < 0).any():
-            n_missing = int((folds < 0).sum())
-            raise InputError(f"'cv' must hold out every row. Got {n_missing} rows in no fold.")
-        model = clone(self.estimator).fit(X, y)
-        from_cross_val(rows, labels, folds, method, class_names=_names(classes))
-        if unseen is not None:
-            changed = float((_top_class(model, X) != classes[rows.argmax(axis=1)]).mean())
-            warn_of_unstable_model(changed, of_folds, _top_class(model, unseen))
-        return model, classes
-
-    def _unseen_rows(self, X: Any, seed: int) -> Any:
-        """Draw each feature of new rows from another row of X; None if X is no table."""
-        is_frame = hasattr(X, "isetitem")  # pandas
-        is_table = is_frame or (isinstance(X, np.ndarray) and X.ndim == 2)
-        if not is_table or get_tags(self.estimator).input_tags.pairwise:
-            return None
-        n_rows, n_features = X.shape
-        n_unseen = max(100, min(2000, 10**7 // max(1, n_features)))
-        drawn = np.random.default_rng(seed).integers(0, n_rows, (n_unseen, n_features))
-        if not is_frame:
-            return X[drawn, np.arange(n_features)]
-        unseen = X.iloc[drawn[:, 0]].reset_index(drop=True)
-        for column in range(n_features):
-            unseen.isetitem(column, X.iloc[drawn[:, column], column].array)
-        return unseen
-
-    def _folds(self, X: Any, y: Array, seed: int) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield training and held-out rows, fold by fold."""
-        if hasattr(self.cv, "split") and not isinstance(self.cv, str):
-            yield from self.cv.split(X, y)
-            return
-        n = self.cv
-        if not isinstance(n, int | np.integer) or isinstance(n, bool) or not 2 <= n <= len(y):
-            raise InputError(
-                f"'cv' must be None, a splitter, or an integer from 2 to the number of samples, "
-                f"{len(y)}. Got {n!r}."
-            )
-        fold_of_row = np.empty(len(y), dtype=np.int64)
-        order = random_order(seed, RandomStream.FOLDS, places(0, len(y)))
-        fold_of_row[order] = np.arange(len(y)) % n
-        for number in range(n):
-            yield np.flatnonzero(fold_of_row != number), np.flatnonzero(fold_of_row == number)
 
     @available_if(_inner_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Array:
@@ -310,10 +235,6 @@ def _warn_if_fitted(estimator: Any) -> None:
             "a part of these rows. To calibrate it as it is, pass FrozenEstimator(estimator) "
             "(sklearn.frozen)."
         )
-
-
-def _top_class(model: Any, X: Any) -> Array:
-    return np.asarray(model.classes_[model.predict_proba(X).argmax(axis=1)])
 
 
 def cost_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:

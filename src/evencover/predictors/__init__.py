@@ -6,7 +6,6 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.classwise import ClasswisePredictor
 from evencover.predictors.clustered import ClusteredPredictor
-from evencover.predictors.cross_validation import from_cross_val
 from evencover.predictors.fit import Fit
 from evencover.predictors.fuzzy import FuzzyPredictor
 from evencover.predictors.groups import GroupedPredictor
@@ -56,7 +55,6 @@ __all__ = [
     "RC3PPredictor",
     "SetRule",
     "StandardPredictor",
-    "from_cross_val",
     "make_predictor",
     "method_names",
     "methods_for_all",

@@ -367,7 +367,6 @@ class BasePredictor:
         executor: Any = None,
         *,
         is_miss: Array | None = None,
-        out_of_fold: bool = False,
     ) -> Fit:
         """Read the rows and calibrate on them; labels of misses (N,) are in no set of the model."""
         temperature, is_apart = self.temperature, None
@@ -379,7 +378,7 @@ class BasePredictor:
         rows, read = read_rows(source, scoring, self.needs, executor, is_apart, is_miss)
         fingerprints = ((read.hexdigest(), len(rows.scores)),)
         inputs = CalibrationInputs(fingerprints, read.sample, read.limit, read.precision)
-        return self._fit_rows(score, rows, float(temperature), inputs, out_of_fold=out_of_fold)
+        return self._fit_rows(score, rows, float(temperature), inputs)
 
     def fit_scores(
         self,
@@ -420,7 +419,6 @@ class BasePredictor:
         temperature: float,
         inputs: CalibrationInputs,
         *,
-        out_of_fold: bool = False,
         given: tuple[Any, ...] | None = None,
     ) -> Fit:
         """Calibrate the method on rows; return the whole fit, ready to be assigned."""
@@ -437,7 +435,7 @@ class BasePredictor:
         if self.floor is not None:
             thresholds = method._with_floor(thresholds, scored)
         given = _parameters_in(type(self))(vars(self)) if given is None else given
-        fit = Fit(parameters, rows, thresholds, state, temperature, inputs, out_of_fold, given)
+        fit = Fit(parameters, rows, thresholds, state, temperature, inputs, given)
         method._check_fit(fit)
         self._warn_of_fit(fit)
         return fit
@@ -633,7 +631,6 @@ class BasePredictor:
             rows,
             fit.temperature,
             inputs,
-            out_of_fold=fit.out_of_fold,
             given=_parameters_in(type(self))(vars(self)),
         )
         return refitted if fit.acceptance is None else replace(refitted, acceptance=fit.acceptance)
@@ -878,8 +875,6 @@ class BasePredictor:
         covers the class with probability k/(n+1) or more.
         """
         fit = self._current_fit()
-        if fit.out_of_fold:
-            return np.zeros(fit.n_classes)
         by_floor = self._floor.guarantees(fit.rows.class_counts, fit.alpha)
         guarantees = np.maximum(self._own_guarantees(), by_floor)
         return guarantees if fit.recall is None else fit.recall.limited(guarantees)
@@ -888,8 +883,6 @@ class BasePredictor:
     def guarantee_text(self) -> str:
         """The guarantee of this predictor, as `info` and the report show it."""
         fit = self._current_fit()
-        if fit.out_of_fold:
-            return wording.OUT_OF_FOLD
         sentences = [self._method_guarantee()]
         if not fit.alpha.is_one:
             sentences.append(f"Alpha is {fit.alpha}.")

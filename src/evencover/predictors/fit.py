@@ -60,8 +60,6 @@ class Fit:
         The one that was given, or the fitted one.
     inputs
         The inputs of the rows.
-    out_of_fold
-        Whether the rows' probabilities come from models of cross-validation folds.
     given
         The parameters as the predictor holds them, to notice when they are changed; not stored.
     acceptance
@@ -74,7 +72,6 @@ class Fit:
     state: Any
     temperature: float
     inputs: CalibrationInputs
-    out_of_fold: bool
     given: tuple[Any, ...]
     acceptance: Acceptance | None = None
 

@@ -121,10 +121,6 @@ class Explanation(NamedTuple):
 
 # ---- guarantees ----------------------------------------------------------------------------------
 
-OUT_OF_FOLD = (
-    "No guarantee: the scores come from models of cross-validation folds, the sets from a model "
-    "fitted on all examples. Coverage is near 1 - alpha if these models agree."
-)
 ON_AVERAGE = "on average over calibration sets"
 SAME_ALPHA = "Coverage over the classes with the same alpha"
 SHOWN_COUNTS = (10, 50, 100)  # examples of a class for which a text shows its guarantee
