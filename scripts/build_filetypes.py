@@ -2,8 +2,9 @@
 
 Download the packages of ``filetypes_packages.csv`` (PyPI, npm, Debian) into a cache folder and
 check their digests. Label each file by its extension, as the table of the model Magika
-maps extensions to types. Choose files by the digest of their content, run the model, and store its
-outputs, the labels and the names of the files, but no content.
+maps extensions to types. Leave out files whose first bytes contradict the extension. Choose files
+by the digest of their content, run the model, and store its outputs, the labels and the names of
+the files, but no content. No rule depends on what the model says about a file.
 
 Requires numpy, evencover and ``pip install magika==1.0.3 onnxruntime==1.31.1``. The same versions
 on the same kind of processor give the same file.
@@ -64,6 +65,7 @@ UNCLEAR = {
     "jsonld": "one JSON document, not one per line",
     "l": "lex more often than Lisp",
     "lnk": "linker files as well as shortcuts",
+    "mm": "Objective-C++, matrices and mind maps as well as Objective-C",
     "o obj": "ELF objects and meshes more often than COFF",
     "P pro": "Qt projects and others more often than Prolog",
     "pkg": "archives of many programs",
@@ -96,22 +98,88 @@ BY_NAME = {
     "Makefile.am": "makefile",
     "WORKSPACE": "bazel",
 }
-# Extensions of several languages, in packages that are written in one of them.
+# Extensions with a meaning of their own in a package: one of several languages, or none of them.
 BY_PACKAGE = {
     ("npm", "m"): "objectivec",  # modules for iOS
     ("npm", "ts"): "typescript",
     ("fpc", "pp"): "pascal",
+    ("ghdl", "proto"): None,  # VHDL with placeholders
+    ("gnucobol3", "tex"): None,  # Texinfo
     ("iverilog", "v"): "verilog",
+    ("patool", "vhd"): None,  # a virtual disk
     ("perl", "pl"): "perl",
+    ("statsmodels", "s"): None,  # S, not assembler
     ("swi-prolog", "pl"): "prolog",
     ("yosys", "v"): "verilog",
 }
 # Test suites contain files that do not match their extension; a name in the path shows it.
 DAMAGED = re.compile(
-    r"invalid|corrupt|malformed|broken|fuzz|crash|trunca|/bad|cve-|wrong|encrypt", re.I
+    r"invalid|corrupt|malformed|broken|faulty|fuzz|crash|trunca|/bad|cve-|wrong|encrypt|git_crypt",
+    re.I,
 )
-# HTML in such folders is written in one of many template languages.
-TEMPLATE = re.compile(r"(template|theme|layout)[^.]*\.x?html?$", re.I)
+# Markup in such folders is written in one of many template languages.
+TEMPLATE = re.compile(r"(template|theme|layout)[^.]*\.(x?html?|md|rst|tex|ya?ml)$", re.I)
+# Build tools write the files of such folders.
+GENERATED = re.compile(r"\.(egg-info|dist-info|deps)/")
+# Copies of other projects; files of the project itself come first.
+VENDORED = re.compile(r"/(vendor[^/]*|third_party|3rdparty|node_modules)/")
+# The first bytes that the format of a binary type requires. 'Makefile.dmg' is no disk image.
+SIGNATURES = {
+    rb"PK[\x03\x05]": "apk docx epub jar npz odp ods odt pptx xlsb xlsx zip",
+    rb"\xd0\xcf\x11\xe0": "ppt",
+    rb"\xd0\xcf\x11\xe0|\t[\0\x02\x04\x08]": "xls",  # before Excel 5 without a container
+    rb"OTTO|\0\x01\0\0|true|ttcf": "otf ttf",
+    rb"\x1aE\xdf\xa3": "mkv webm",
+    rb"....(ftyp|moov|mdat|free|skip|wide)": "mp4 qt",
+    rb"RIF[FX]....WAVE": "wav",
+    rb"RIFF....WEBP": "webp",
+    rb"BM": "bmp",
+    rb"BZh": "bzip",
+    rb"MSCF": "cab",
+    rb"ITSF": "chm",
+    rb"!<arch>": "deb",
+    rb"dex\n": "dex",
+    rb".{128}DICM": "dicom",
+    rb".*koly.{508}$": "dmg",
+    rb"....Bud1": "dsstore",
+    rb"\x7fELF": "elf",
+    rb"\x01\0\0\0.{36} EMF": "emf",
+    rb"fLaC|ID3": "flac",
+    rb"FLV": "flv",
+    rb"GIF8": "gif",
+    rb"\x1f\x8b": "gzip",
+    rb"(.{512}|.{1024}|.{2048})?\x89HDF": "h5",
+    rb"icns": "icns",
+    rb"\0\0\x01\0": "ico",
+    rb".{32769}CD001": "iso",
+    rb"\xca\xfe\xba\xbe": "javabytecode",
+    rb"....jP": "jp2",
+    rb"\xff\xd8\xff": "jpeg",
+    rb"..-(lh|lz|pm)": "lha",
+    rb"MThd": "midi",
+    rb"ID3|\xff[\xe0-\xff]": "mp3",
+    rb"\x93NUMPY": "npy",
+    rb"OggS": "ogg",
+    rb"PAR1": "parquet",
+    rb"\xa1\xb2\xc3\xd4|\xd4\xc3\xb2\xa1|\xa1\xb2<M|M<\xb2\xa1|\n\r\r\n": "pcap",
+    rb".{,1024}%PDF": "pdf",
+    rb"MZ": "pebin",
+    rb"\x89PNG": "png",
+    rb"8BPS": "psd",
+    rb"..\r\n|[\x02\x03]\x99\x99\0": "pythonbytecode",
+    rb"Rar!": "rar",
+    rb"\xed\xab\xee\xdb": "rpm",
+    rb"7z\xbc\xaf": "sevenzip",
+    rb"SQLite format 3": "sqlite",
+    rb"[CFZ]WS": "swf",
+    rb"II[*+]\0|MM\0[*+]": "tiff",
+    rb"d\d": "torrent",
+    rb"\0asm": "wasm",
+    rb"\xd7\xcd\xc6\x9a|\x01\0\t\0": "wmf",
+    rb"wOFF": "woff",
+    rb"wOF2": "woff2",
+    rb"\xfd7zXZ": "xz",
+}
 
 
 def read_outputs() -> list[str]:
@@ -146,7 +214,9 @@ class Package(NamedTuple):
 def label(package: Package, path: str, extensions: dict[str, str]) -> str | None:
     """Return the type of a file by its name, or None."""
     name = path.rsplit("/", 1)[-1]
-    if DAMAGED.search(path) or TEMPLATE.search(path) or name.startswith("._"):  # macOS attributes
+    if name.startswith("._"):  # macOS attributes
+        return None
+    if any(pattern.search(path) for pattern in (DAMAGED, TEMPLATE, GENERATED)):
         return None
     if name in BY_NAME:
         return BY_NAME[name]
@@ -156,8 +226,20 @@ def label(package: Package, path: str, extensions: dict[str, str]) -> str | None
     for key in ((package.registry, extension), (package.name, extension)):
         if key in BY_PACKAGE:
             return BY_PACKAGE[key]
-    # R and S are types of their own, TXT is not.
-    return extensions.get(extension) or extensions.get(extension.lower())
+    # R and S are types of their own, TXT is not, and Po is no translation.
+    if extension not in extensions and extension.isupper():
+        extension = extension.lower()
+    return extensions.get(extension)
+
+
+@cache
+def read_signatures() -> dict[str, re.Pattern[bytes]]:
+    """Return the pattern of the first bytes of each type that has one."""
+    return {
+        name: re.compile(pattern, re.DOTALL)
+        for pattern, names in SIGNATURES.items()
+        for name in names.split()
+    }
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -182,9 +264,9 @@ def read_packages() -> list[Package]:
 def registry_url(registry: str) -> str:
     """Ask the registry's own client (apt-get, npm, pip) for its base URL."""
     if registry == "pypi":
-        from pip._internal.models.index import PyPI
+        from pip._internal.commands import create_command
 
-        return f"{PyPI.simple_url}/"
+        return f"{create_command('download').parser.get_default_values().index_url}/"
     command = {
         "debian": ["apt-get", "indextargets", "--format", "$(REPO_URI)"],
         "npm": ["npm", "config", "get", "registry"],
@@ -241,7 +323,7 @@ def get_model() -> magika.Magika:
 
 def read_files(package: Package, folder: Path) -> list[File]:
     """Read the files that have a label, and choose `MOST_PER_PACKAGE` of each type."""
-    model, extensions = get_model(), read_extensions()
+    model, extensions, signatures = get_model(), read_extensions(), read_signatures()
     files = defaultdict[str, dict[str, File]](dict)
     tops = set[str]()
     for path, content in read_archive(download(package, folder)):
@@ -250,6 +332,8 @@ def read_files(package: Package, folder: Path) -> list[File]:
         if file_label is None:
             continue
         data = content.read()
+        if file_label in signatures and not signatures[file_label].match(data):
+            continue
         digest = hashlib.sha256(data).hexdigest()
         of_type = files[file_label]
         if digest in of_type or (
@@ -277,25 +361,26 @@ def choose(files: list[File]) -> list[File]:
     for file in files:
         labels[file.digest].add(file.label)
         unique.setdefault(file.digest, file)
-    by_type = defaultdict[str, list[tuple[int, File]]](list)
-    taken: Counter[tuple[str, str]] = Counter()
+    by_type = defaultdict[str, list[tuple[bool, int, File]]](list)
+    taken: Counter[tuple[str, str, bool]] = Counter()
     for file in sorted(unique.values(), key=lambda file: file.digest):
         if len(labels[file.digest]) == 1:  # LICENSE.md may be a copy of LICENSE.txt
-            source = (file.label, file.id.partition("/")[0])
-            by_type[file.label].append((taken[source], file))
+            is_copy = VENDORED.search(file.id) is not None
+            source = (file.label, file.id.partition("/")[0], is_copy)
+            by_type[file.label].append((is_copy, taken[source], file))
             taken[source] += 1
     chosen = []
     for of_type in by_type.values():
         names: Counter[str] = Counter()
         kept = []
         # Take one file of each package, then a second one of each, and so on.
-        for _, file in sorted(of_type, key=lambda ranked: (ranked[0], ranked[1].digest)):
+        for *_, file in sorted(of_type, key=lambda ranked: (*ranked[:2], ranked[2].digest)):
             name = file.id.rsplit("/", 1)[-1]
             names[name] += 1
             if names[name] <= MOST_OF_A_NAME or name in BY_NAME:
                 kept.append(file)
         chosen += kept[:MOST_PER_TYPE]
-    # A fixed random order that no other row changes. The first half is for development.
+    # A fixed random order that no other row changes. Digests below 0x80 are for development.
     return sorted(chosen, key=lambda file: hashlib.sha256(file.id.encode()).digest())
 
 
