@@ -9,10 +9,9 @@ the method, *held-out* files were not. Each data set is calibrated with 10, 20 a
 class, and with a long tail: its own if its class sizes differ widely, else class sizes that
 decrease geometrically from 50 to 1. Where outputs never occur, rows are drawn at random.
 
-It writes `settings.csv`, `summary.md`, `frontier.png`, `variants.csv` (other parameters of POOLED,
-on real data), and `equal_shortfall.md`: the labels per set that STANDARD needs for the shortfall of
-POOLED. With ``--before CSV``, the settings of an earlier version, it writes the ratios to these
-(`before.md`).
+It writes `settings.csv`, `summary.md`, `frontier.png` and `variants.csv` (other parameters of
+POOLED, on real data). With ``--before CSV``, the settings of an earlier version, it writes the
+ratios to these (`before.md`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover import EvencoverWarning, PooledPredictor, StandardPredictor, compare
+from evencover import EvencoverWarning, PooledPredictor, compare
 from evencover.data import SIMULATED, load_languages, load_simulated
 from evencover.predictors import make_predictor
 
@@ -277,57 +276,6 @@ def variants(sets: dict[tuple[str, str], Loader], n_splits: int, path: Path) -> 
             writer.writerow([name, *ratios])
 
 
-# ---- labels that STANDARD needs for POOLED's shortfall -------------------------------------------
-
-
-def labels_and_shortfall(predictor: Any, rows: Any, labels: Any) -> tuple[float, float]:
-    """Return AvgSize, and the RMS of class coverage below 90% in points.
-
-    Classes with fewer than 20 test rows are left out.
-    """
-    report = predictor.evaluate(rows, labels)
-    coverage = report.class_coverage[report.class_counts >= 20]
-    return report.avg_size, float(100 * np.sqrt(np.mean(np.minimum(coverage - 0.9, 0) ** 2)))
-
-
-def labels_at(shortfall: float, standard: Any, rows: Any, labels: Any) -> float:
-    """Return AvgSize of STANDARD at the largest alpha whose shortfall is at most this."""
-    low, high, size = 1 / (standard.n_calibration_ + 1), 0.5, float(rows.shape[1])
-    for _ in range(12):
-        alpha = float(np.sqrt(low * high))
-        found, own_shortfall = labels_and_shortfall(standard.with_alpha(alpha), rows, labels)
-        low, high = (alpha, high) if own_shortfall <= shortfall else (low, alpha)
-        size = found if own_shortfall <= shortfall else size
-    return size
-
-
-def equal_shortfall(sets: dict[tuple[str, str], Loader], n_splits: int = 3) -> str:
-    """Write labels per set with 20 calibration examples per class, or 20 on average."""
-    titles = ["POOLED + softmax: labels, shortfall", *(f"STANDARD + {score}" for score in SCORES)]
-    lines = [f"| data | {' | '.join(titles)} |", "|---|" + "---|" * len(titles)]
-    for (_, data), load in sets.items():
-        rows, labels = load()
-        found = []
-        for seed in range(n_splits):
-            order = np.random.default_rng(seed).permutation(len(labels))
-            n_calibration = min(20 * len(np.unique(labels)), len(labels) // 2)
-            calibration, test = order[:n_calibration], order[n_calibration:][:20_000]
-            known = rows[calibration], labels[calibration]
-            new = rows[test], labels[test]
-            size, shortfall = labels_and_shortfall(
-                PooledPredictor(**AS_PUBLISHED).fit(*known), *new
-            )
-            standard = [StandardPredictor(score=s, **AS_PUBLISHED).fit(*known) for s in SCORES]
-            found.append(
-                (size, shortfall, *(labels_at(shortfall, each, *new) for each in standard))
-            )
-        size, shortfall, *others = np.mean(found, axis=0).tolist()
-        cells = [f"{size:.2f}, {shortfall:.1f}", *(f"{n:.3g} ({n / size:.1f} x)" for n in others)]
-        lines.append(f"| {data} | {' | '.join(cells)} |")
-        print(lines[-1], flush=True)
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
     """Run the study and write its tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -354,7 +302,6 @@ def main() -> None:
     draw_frontier(results, options.output / "frontier.png")
     real = {key: load for key, load in sets.items() if key[0] != "simulated"}
     variants(real, options.n_splits, options.output / "variants.csv")
-    (options.output / "equal_shortfall.md").write_text(equal_shortfall(real), encoding="utf-8")
 
 
 if __name__ == "__main__":

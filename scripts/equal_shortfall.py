@@ -1,0 +1,109 @@
+"""Count the labels that one threshold needs to fall as little short as POOLED.
+
+python scripts/equal_shortfall.py FILE.npz ...     writes docs/evidence/equal_shortfall.csv and .md
+
+POOLED with softmax has alpha = 0.1. The alpha of STANDARD is lowered until its shortfall is no
+larger: the root mean square of class coverage below 90%, over classes with at least 20 test
+examples. Three random splits have 20 calibration examples per class on average, at most half of all
+rows, and at most 20,000 test rows. The bundled data sets are always included; the format of the
+files is that of `pooled_study.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from evidence_output import write_table, write_text
+from pooled_study import AS_PUBLISHED, SCORES, Loader, languages, loaders
+
+from evencover import EvencoverWarning, PooledPredictor, StandardPredictor
+from evencover.data import load_filetypes
+
+N_SPLITS = 3
+MOST_ROWS = 20_000
+LEAST_TEST_ROWS = 20  # of a class
+TITLES = {
+    "banking77_tfidf": "BANKING77",
+    "birds_inat": "birds, 965 outputs",
+    "birds_inat, occurring": "birds, 173 species",
+    "cifar100_densenet": "CIFAR-100",
+    "clinc150_minilm": "CLINC150",
+    "timezones": "time zones",
+}
+
+
+def filetypes() -> tuple[Any, Any]:
+    """Return the bundled file types."""
+    bundled = load_filetypes()
+    return bundled.probabilities, bundled.labels
+
+
+def labels_and_shortfall(predictor: Any, rows: Any, labels: Any) -> tuple[float, float]:
+    """Return AvgSize, and the RMS of class coverage below 90% in points."""
+    report = predictor.evaluate(rows, labels)
+    coverage = report.class_coverage[report.class_counts >= LEAST_TEST_ROWS]
+    return report.avg_size, float(100 * np.sqrt(np.mean(np.minimum(coverage - 0.9, 0) ** 2)))
+
+
+def labels_at(shortfall: float, standard: Any, rows: Any, labels: Any) -> float:
+    """Return AvgSize of STANDARD at the largest alpha whose shortfall is at most this."""
+    low, high, size = 1 / (standard.n_calibration_ + 1), 0.5, float(rows.shape[1])
+    for _ in range(12):
+        alpha = float(np.sqrt(low * high))
+        found, own_shortfall = labels_and_shortfall(standard.with_alpha(alpha), rows, labels)
+        low, high = (alpha, high) if own_shortfall <= shortfall else (low, alpha)
+        size = found if own_shortfall <= shortfall else size
+    return size
+
+
+def measure(load: Loader) -> list[float]:
+    """Return labels and shortfall of POOLED, then the labels of STANDARD with each score."""
+    rows, labels = load()
+    found = []
+    for seed in range(N_SPLITS):
+        order = np.random.default_rng(seed).permutation(len(labels))
+        n_calibration = min(20 * len(np.unique(labels)), len(labels) // 2)
+        calibration, test = order[:n_calibration], order[n_calibration:][:MOST_ROWS]
+        known = rows[calibration], labels[calibration]
+        new = rows[test], labels[test]
+        size, shortfall = labels_and_shortfall(PooledPredictor(**AS_PUBLISHED).fit(*known), *new)
+        standard = [StandardPredictor(score=score, **AS_PUBLISHED).fit(*known) for score in SCORES]
+        found.append((size, shortfall, *(labels_at(shortfall, each, *new) for each in standard)))
+    return np.mean(found, axis=0).tolist()
+
+
+def summary(ratios: Any) -> str:
+    """Return a sentence with the range of STANDARD's labels relative to POOLED's, by score."""
+    softmax, aps, _ = np.transpose(ratios)
+    return (
+        f"You can also lower alpha until one threshold falls as little short as `pooled`. On "
+        f"{len(ratios)} data sets it\nthen needs {softmax.min():.1f} to {softmax.max():.1f} times "
+        f"as many labels with softmax, and {aps.min():.1f} to {aps.max():.0f} times with APS."
+    )
+
+
+def main() -> None:
+    """Measure every data set, and write the table and the sentence."""
+    warnings.simplefilter("ignore", EvencoverWarning)  # of classes with few examples
+    sets: dict[str, Loader] = {"file types (bundled)": filetypes, "languages (bundled)": languages}
+    for path in map(Path, sys.argv[1:]):
+        sets.update(loaders(path, MOST_ROWS))
+    heads = ["data", "`pooled` + softmax: labels, shortfall"]
+    table = [[*heads, *(f"`standard` + {score}" for score in SCORES)]]
+    ratios = []
+    for name, load in sets.items():
+        size, shortfall, *others = measure(load)
+        ratios.append([n / size for n in others])
+        cells = [f"{n:.3g} ({n / size:.1f} x)" for n in others]
+        table.append([TITLES.get(name, name), f"{size:.2f}, {shortfall:.1f}", *cells])
+        print(*table[-1], sep=" | ", flush=True)
+    write_table("equal_shortfall.csv", table)
+    write_text("equal_shortfall.md", summary(ratios))
+
+
+if __name__ == "__main__":
+    main()
