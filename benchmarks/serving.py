@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.harness import RESULTS, write_results
 from evencover import BasePredictor, ClasswisePredictor, CoverageMonitor, PooledPredictor, save
-from evencover.monitoring.state import LabeledRows, ServedRows, objects, pack_sets
+from evencover.monitoring.state import ServedRows, pack_sets
 from evencover.sets import PredictionSets
 
 CONNECTIONS, CLASSES, ROWS = 8, 1000, 1000
@@ -172,25 +172,30 @@ def monitored(folder: Path, labels: int) -> None:
     save(predictor, folder / "many.safetensors")
     monitor = CoverageMonitor(predictor, state=folder / "watch.db")
     for period in range(PERIODS):
-        n_rows = LABELED // PERIODS
-        classes = rng.integers(0, MONITORED, n_rows)
-        hits, keys = rng.random((2, n_rows)) < 0.92, rng.integers(0, 2**63, n_rows)
-        day = f"2026-01-{period + 1:02}"
-        served = rows_of(rng, keys, day)
-        columns = classes, *hits, objects([day] * n_rows), objects(classes.tolist()), keys
-        monitor.state.update(monitor.model.key, served, LabeledRows(*columns))
+        n_rows, day = LABELED // PERIODS, f"2026-01-{period + 1:02}"
+        classes, keys = rng.integers(0, MONITORED, n_rows), rng.integers(0, 2**63, n_rows)
+        served = rows_of(rng, keys, day, classes, rng.random(n_rows) < 0.92)
+        monitor.state.update(monitor.model.key, served, classes.tolist(), [day] * n_rows)
     for start in range(0, labels, 10_000):
         keys = np.arange(start, min(start + 10_000, labels))
         monitor.state.record((monitor.model.key, rows_of(rng, keys, "2026-02-01")))
     monitor.state.close()
 
 
-def rows_of(rng: np.random.Generator, keys: np.ndarray, day: str) -> ServedRows:
-    """Return served rows with sets of 5 classes."""
+def rows_of(
+    rng: np.random.Generator,
+    keys: np.ndarray,
+    day: str,
+    classes: np.ndarray | int = 0,
+    is_hit: np.ndarray | bool = False,
+) -> ServedRows:
+    """Return served rows with sets of 5 classes, among them those of `classes` that are hits."""
     n_rows = len(keys)
     drift = np.stack([np.full(n_rows, 3), rng.integers(10, 10 + MONITORED, n_rows)], axis=-1)
-    members = rng.integers(0, MONITORED, 5 * n_rows)
-    sets = pack_sets(PredictionSets.from_csr(np.arange(0, 5 * n_rows + 1, 5), members, MONITORED))
+    members = rng.integers(0, MONITORED, (n_rows, 5))
+    members[:, 0] = np.where(is_hit, classes, members[:, 0])
+    starts = np.arange(0, 5 * n_rows + 1, 5)
+    sets = pack_sets(PredictionSets.from_csr(starts, members.ravel(), MONITORED))
     return ServedRows(day, drift, keys, sets, sets)
 
 

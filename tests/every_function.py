@@ -27,7 +27,6 @@ from evencover import (
 )
 from evencover.cli import main
 from evencover.data import as_source
-from evencover.monitoring import coverage_table, summary
 from evencover.output.writers import Listing, write_sets
 from evencover.predictors import make_predictor, method_names
 from evencover.report.content import report_content
@@ -169,7 +168,7 @@ def functions():
     monitor.label(NEW[2][900:1500], NEW[1][900:1500], period="2")
     monitor.update(NEW[0][1800:], NEW[1][1800:], ids=NEW[2][1800:], period="3")
 
-    yield "monitor", [summary(monitor.snapshot()), coverage_table(monitor)]
+    yield "monitor", [monitor.snapshot().summary(), monitor.coverage_table()]
 
 
 COMMANDS = {

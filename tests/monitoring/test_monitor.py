@@ -18,7 +18,6 @@ from evencover import (
     PooledPredictor,
     StandardPredictor,
 )
-from evencover.monitoring import summary
 from evencover.monitoring.evidence import block_of, shortfall_log_e, urn_log_e
 from evencover.predictors import make_predictor, method_names
 from evencover.randomness import RandomStream, random_order, row_ids
@@ -137,7 +136,7 @@ def test_a_broken_promise_is_named_and_a_kept_one_is_not(predictor, new):
     assert snapshot.alarms.tolist() == [3]
     assert snapshot.shifts.tolist() == [3]
     assert snapshot.any_class.alarm
-    found = summary(snapshot)
+    found = snapshot.summary()
     assert found["classes"][0]["index"] == 3
     assert found["below_target"]["alarm"]
     low, high = snapshot.coverage_interval[3]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evencover import ClasswisePredictor, CoverageMonitor, InputError, StandardPredictor
-from evencover.monitoring import MonitorState, database, state, summary
+from evencover.monitoring import MonitorState, database, state
 from evencover.monitoring.database import StateError
 from evencover.monitoring.state import contains, pack_sets
 from evencover.sets import PredictionSets
@@ -92,7 +92,7 @@ def test_a_snapshot_is_one_transaction_and_stays_as_it_is(predictor, data, locat
     """Another process labels rows between any two queries of a summary; it is that of before."""
     mine, theirs = (CoverageMonitor(predictor, state=location) for _ in range(2))
     mine.update(data.rows[400:500], data.labels[400:500], period="p")
-    before = json.dumps(summary(mine.snapshot()))
+    before = json.dumps(mine.snapshot().summary())
     mine = CoverageMonitor(predictor, state=location)  # which has read nothing yet
     run, n_queries = mine.state._reader.run, []
 
@@ -107,13 +107,13 @@ def test_a_snapshot_is_one_transaction_and_stays_as_it_is(predictor, data, locat
     mine.state._reader.run = interrupted
     first = mine.snapshot()
     assert len(n_queries) < 10
-    assert json.dumps(summary(first)) == before
+    assert json.dumps(first.summary()) == before
     del mine.state._reader.run
     with pytest.raises(ValueError, match="read-only"):
         first.rows[0] = 0
     later = mine.snapshot()
     assert later.totals[0] == 100 + 9 * len(n_queries)
-    assert json.dumps(summary(first)) == before
+    assert json.dumps(first.summary()) == before
 
 
 def test_a_snapshot_that_goes_on_from_the_last_is_that_of_a_new_monitor(predictor, data, location):

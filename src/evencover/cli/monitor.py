@@ -65,7 +65,7 @@ def run(
     periods
         Write coverage by class and period as CSV.
     """
-    from evencover.monitoring import CoverageMonitor, coverage_table, summary
+    from evencover.monitoring import CoverageMonitor
 
     predictor = load_model(model, data)
     name = as_location(model).name
@@ -79,7 +79,7 @@ def run(
     if reference is not None:
         _measure_from(monitor, reference, read)
     snapshot = monitor.snapshot()
-    findings = summary(snapshot)
+    findings = snapshot.summary()
     if report is not None:
         from evencover.report.page import monitor_html, write_html
 
@@ -88,7 +88,7 @@ def run(
         from evencover.output.atomic import atomic_path
 
         with atomic_path(periods) as temporary:
-            temporary.write_bytes(coverage_table(monitor).encode("utf-8", "replace"))
+            temporary.write_bytes(monitor.coverage_table().encode("utf-8", "replace"))
     if as_json:
         print_json(findings)
     else:

@@ -1,10 +1,9 @@
 """Monitor coverage in production with e-values, which stay valid at any number of looks."""
 
-from evencover.monitoring.drift import Drift
+from evencover.monitoring.evidence import Drift
 from evencover.monitoring.monitor import CoverageMonitor
 from evencover.monitoring.snapshot import Evidence, PeriodCounts, Snapshot
 from evencover.monitoring.state import LabelCounts, MonitorState
-from evencover.monitoring.summary import coverage_table, summary
 
 __all__ = [
     "CoverageMonitor",
@@ -14,6 +13,4 @@ __all__ = [
     "MonitorState",
     "PeriodCounts",
     "Snapshot",
-    "coverage_table",
-    "summary",
 ]

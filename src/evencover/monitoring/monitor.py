@@ -17,8 +17,7 @@ from evencover.data.fingerprint import Sampler
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import map_source
 from evencover.errors import InputError, listed, warn_caller
-from evencover.monitoring.drift import drift_bins
-from evencover.monitoring.evidence import Urn
+from evencover.monitoring.evidence import Urn, drift_bins
 from evencover.monitoring.snapshot import (
     ClassEvidence,
     PeriodCounts,
@@ -29,7 +28,6 @@ from evencover.monitoring.snapshot import (
 from evencover.monitoring.state import (
     OVERALL,
     LabelCounts,
-    LabeledRows,
     ModelEntry,
     MonitorState,
     ServedRows,
@@ -47,39 +45,31 @@ from evencover.randomness import row_ids
 from evencover.sets import PredictionSets
 from evencover.validation import real_number
 
-UNKNOWN = "unknown"  # what the state calls labels of no class in files and arrays
-
-
 Columns = tuple[Array | None, ...]  # of a block's rows; None if there is no such column
 
 
-def keep_sets(
-    rows: Array, keys: Array | None, sets: PredictionSets, within: PredictionSets | None
+def set_columns(
+    rows: Any,
+    keys: Array | None,
+    sets: PredictionSets,
+    within: PredictionSets | None,
+    *,
+    pack: bool,
 ) -> Columns:
-    """Return the columns of `ServedRows`: drift bins and, of rows with ids, their packed sets."""
+    """Return the columns of `ServedRows`: drift bins, keys and, if they will be judged, sets."""
     drift = drift_bins(sets.sizes, rows.argmax(axis=1))
-    if keys is None:
-        return drift, None, None, None
+    if not pack:
+        return drift, keys, None, None
     packed = [None] * len(sets) if within is None else pack_sets(within)
     return drift, keys, objects(pack_sets(sets)), objects(packed)
 
 
-def judge_block(rule: SetRule, within_rule: SetRule | None, block: Block) -> Columns:
-    """Return `keep_sets` of a block, its classes, and whether sets contain them and are within.
-
-    A label that is not among the classes is `OVERALL`, and a miss.
-    """
-    sets = rule.sets(block)
+def block_columns(rule: SetRule, within_rule: SetRule | None, block: Block) -> Columns:
+    """Return `set_columns` of a block, and its labels."""
     within = None if within_rule is None else within_rule.sets(block)
-    kept = keep_sets(block.rows, block.ids, sets, within)
-    if block.labels is None:
-        return *kept, None, None, None
-    is_known = block.labels < block.rows.shape[1]
-    covered, is_within = (
-        None if which is None else which.contains(block.known_labels) & is_known
-        for which in (sets, within)
-    )
-    return *kept, np.where(is_known, block.labels, OVERALL), covered, is_within
+    pack = block.ids is not None or block.labels is not None
+    columns = set_columns(block.rows, block.ids, rule.sets(block), within, pack=pack)
+    return *columns, block.labels
 
 
 class CoverageMonitor:
@@ -197,7 +187,7 @@ class CoverageMonitor:
         source = self._source(probabilities, labels, ids)
         require_labels(source, "Monitoring")
         sampler = Sampler(source.n_rows)
-        columns = self._judge(source, sampler)
+        columns = self._columns(source, sampler)
         read = sampler.result()
         if self._fit.inputs.include(read):
             raise InputError(
@@ -209,14 +199,11 @@ class CoverageMonitor:
             warn_caller(sentence)
         if not columns:
             return LabelCounts(0, 0, 0, 0)
-        served, (classes, covered, is_within) = self._served(columns[:4], period), columns[4:]
-        periods = [name or today() for name in _periods(time, period, len(classes))]
+        *set_columns, classes = columns
         # Names mean the same to other models; sources do not keep those of unknown labels.
-        names = objects([*(self.model.class_names or range(self.model.n_classes)), UNKNOWN])
-        labeled = LabeledRows(
-            classes, covered, is_within, objects(periods), names[classes], served.keys
-        )
-        return self.state.update(self.model.key, served, labeled)
+        names = [*(self.model.class_names or range(self.model.n_classes)), None]
+        labels, periods = [names[y] for y in classes], _periods(time, period, len(classes))
+        return self.state.update(self.model.key, self._served(set_columns, period), labels, periods)
 
     def observe(
         self,
@@ -231,7 +218,7 @@ class CoverageMonitor:
         With `reference` the rows are those that drift is measured from, such as the calibration
         rows. `period` is as in `update`. Return the number of rows that were not recorded before.
         """
-        columns = self._judge(self._source(probabilities, ids=ids, read_labels=False))
+        columns = self._columns(self._source(probabilities, ids=ids, read_labels=False))
         if not columns:
             return 0
         served = self._served(columns[:4], period)
@@ -245,7 +232,7 @@ class CoverageMonitor:
         within_rule = self._within(rule)
         within = None if within_rule is None else within_rule.predict_set(rows, ids)
         keys = None if ids is None else row_ids(ids, len(sets))
-        return self._served(keep_sets(rows, keys, sets, within))
+        return self._served(set_columns(rows, keys, sets, within, pack=keys is not None))
 
     def label(
         self, ids: Any, labels: Any, *, time: Any = None, period: str | None = None
@@ -270,22 +257,23 @@ class CoverageMonitor:
         self._reject_calibration_ids(keys)
         return self.state.label(keys, values, _periods(time, period, len(keys)))
 
-    def _judge(self, source: Source, sampler: Sampler | None = None) -> list[Any]:
-        """Return the columns of all rows; none if there are no rows."""
+    def _columns(self, source: Source, sampler: Sampler | None = None) -> list[Any]:
+        """Return `block_columns` of all rows; none if there are no rows."""
         rule = self.predictor.rule(logits=source.logits)
-        judge = partial(judge_block, rule, self._within(rule))
-        blocks = [*map_source(source, judge, sampler=sampler)]
+        of_block = partial(block_columns, rule, self._within(rule))
+        blocks = [*map_source(source, of_block, sampler=sampler)]
         return [
             None if parts[0] is None else np.concatenate(parts)
             for parts in zip(*blocks, strict=True)
         ]
 
     def _served(self, columns: Sequence[Any], period: str | None = None) -> ServedRows:
-        drift, keys, members, within = columns
-        if keys is None:
-            return ServedRows(period or today(), drift)
-        self._reject_calibration_ids(keys)
-        return ServedRows(period or today(), drift, keys, members, within)
+        drift, keys, *sets = columns
+        packed = [column for column in sets if column is not None]
+        served = ServedRows(period or today(), drift, keys, *packed)
+        if served.keys is not None:
+            self._reject_calibration_ids(served.keys)
+        return served
 
     def _reject_calibration_ids(self, keys: Array) -> None:
         calibration_ids = self._calibration_ids
@@ -328,6 +316,20 @@ class CoverageMonitor:
         """Return labeled examples and covered ones by class and period; class -1 is all classes."""
         with self.state.reading() as run:
             return read_periods(run, self.model.key)
+
+    def coverage_table(self) -> str:
+        """Return the coverage of every class in every period as CSV; all classes first."""
+        import csv
+        from io import StringIO
+
+        names = self.model.class_names or range(self.model.n_classes)
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["class", "period", "rows", "covered", "coverage"])
+        for y, period, rows, covered in self.periods():
+            name = "(all)" if y == OVERALL else names[y]
+            writer.writerow([name, period, rows, covered, f"{covered / rows:.6g}"])
+        return text.getvalue()
 
 
 def _labels(labels: Any, n_rows: int) -> list[str | int]:

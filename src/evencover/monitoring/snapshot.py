@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.monitoring.drift import SIZE_EDGES, Drift, drifts
 from evencover.monitoring.evidence import (
+    SIZE_EDGES,
+    Drift,
     Urn,
     coverage_limits,
+    drifts,
     e_values,
     log_mean_e,
     raised,
@@ -214,12 +216,111 @@ class Snapshot:
         """Whether drift can be measured."""
         return bool(self.drift_counts[0].any())
 
+    def summary(self) -> dict[str, Any]:
+        """Return every class, the strongest evidence first, and the result of each test.
+
+        The classes with the strongest evidence come with their coverage by period.
+        """
+        model, shift = self.model, self.shift_log_e_values
+        names = model.class_names or range(model.n_classes)
+        history: dict[int, list[dict[str, Any]]] = {OVERALL: []}
+        for y, period, n_rows, n_covered in self.periods:
+            of_period = {"period": period, "rows": n_rows, "coverage": n_covered / n_rows}
+            history.setdefault(y, []).append(of_period)
+        alarms, shifts = set(self.alarms.tolist()), set(self.shifts.tolist())
+        order = self.strongest
+        columns: list[Any] = [self.rows, self.covered / np.maximum(self.rows, 1)]
+        columns += [model.targets, self.coverage_interval, self.e_values]
+        columns.append(np.full(len(order), None) if shift is None else e_values(shift))
+        lists = [order.tolist(), *(column[order].tolist() for column in columns)]
+        classes: list[dict[str, Any]] = [
+            {
+                "class": names[y],
+                "index": y,
+                "rows": n_rows,
+                "coverage": coverage if n_rows else None,
+                "target": target,
+                "interval": interval,
+                "e_value": e_value,
+                "shift_e_value": shift_e_value,
+                "alarm": y in alarms,
+                "shifted": y in shifts,
+                "since": self.began.get(y) if y in alarms or y in shifts else None,
+            }
+            for y, n_rows, coverage, target, interval, e_value, shift_e_value in zip(
+                *lists, strict=True
+            )
+        ]
+        for row in classes[:STRONGEST]:
+            row["periods"] = history.get(row["index"], [])
+        n_rows, n_covered = self.totals
+        n_drifted = sum(change.drifted for change in self.drift)
+        return {
+            "rows": n_rows,
+            "coverage": n_covered / n_rows if n_rows else None,
+            "false_alarm": model.false_alarm,
+            "tolerance": model.tolerance,
+            "target": float(model.targets.min()),
+            "target_text": _target(self, "for every class"),
+            "alarm": self.alarm,
+            "alarm_level": {"one": 1 / model.false_alarm, "class": self.alarm_level},
+            "below_target": {**self.any_class._asdict(), "message": _below(self)},
+            "overall": {**self.overall._asdict(), "message": _overall(self)},
+            "score_shift": {**self.any_shift._asdict(), "message": _shift(self)},
+            "waiting": self.waiting,
+            "expired": self.expired,
+            "unknown_labels": dict(self.unknown_labels),
+            "drift": [change._asdict() for change in self.drift[: max(STRONGEST, n_drifted)]],
+            "periods": history[OVERALL],
+            "classes": classes,
+        }
+
     def _test(self, log_e: float) -> Evidence:
         return Evidence(float(e_values(log_e)), bool(log_e >= -np.log(self.model.false_alarm)))
 
     def _raised(self, log_e: FloatArray) -> IntArray:
         n_raised = int(raised(log_e, self.model.false_alarm).sum())
         return _order(log_e)[:n_raised]
+
+
+def _target(snapshot: Snapshot, whose: str = "") -> str:
+    """Name the target coverage: of all classes, or the lowest and the highest."""
+    targets = snapshot.model.targets
+    low, high = (f"{100 * target:.4g}%" for target in (targets.min(), targets.max()))
+    return f"{low} {whose}".strip() if low == high else f"{low} to {high}, by class"
+
+
+def _below(snapshot: Snapshot) -> str:
+    n_alarms, targets = len(snapshot.alarms), snapshot.model.targets
+    same = targets.min() == targets.max()
+    tolerance = f"{100 * snapshot.model.tolerance:.4g}%"
+    target = f"{_target(snapshot)}, the target less a tolerance of {tolerance}"
+    target = target if same else "its target"
+    if n_alarms:
+        whose = "1 class is" if n_alarms == 1 else f"{n_alarms:,} classes are"
+        return f"ALARM: {whose} likely below {target}."
+    if snapshot.any_class.alarm:
+        return f"ALARM: at least one class is likely below {target}; none is identified yet."
+    return f"No class is significantly below {target}."
+
+
+def _overall(snapshot: Snapshot) -> str:
+    target = f"{100 * snapshot.model.targets.min():.4g}%"
+    if snapshot.overall.alarm:
+        return f"ALARM: overall coverage is likely below {target}."
+    return f"Overall coverage is not significantly below {target}."
+
+
+def _shift(snapshot: Snapshot) -> str:
+    if not snapshot.tests_shift:
+        return "Score shift cannot be tested: the model keeps no calibration scores."
+    n_shifts = len(snapshot.shifts)
+    if n_shifts:
+        whose = "1 class" if n_shifts == 1 else f"{n_shifts:,} classes"
+        return f"ALARM: the scores of {whose} likely shifted since calibration."
+    if snapshot.any_shift.alarm:
+        return "ALARM: the scores of at least one class likely shifted since calibration."
+    return "No class has a significant score shift since calibration."
 
 
 def _order(log_e: FloatArray) -> IntArray:

@@ -33,6 +33,7 @@ OVERALL = -1  # the class of counts of all classes, and of labels that are not a
 RETENTION, DAY = 90.0, 86400.0  # days, seconds
 MOST_IN_MEMORY = 100_000  # sets of served rows without a database
 REFERENCE, NOW = 0, 1  # sides of the drift counts
+Label = str | int | None  # a class by name or index; None is a class whose name is not known
 
 # `label` and what follows are null until a label of the row was counted. `arrived` also counts
 # labels that were replaced since: it decides where blocks begin.
@@ -101,21 +102,21 @@ class ModelEntry:
         """Whether a number names a class, so that text is never an index."""
         return any(name.isdecimal() for name in self.class_names or ())
 
-    def class_of(self, label: str | int) -> int:
+    def class_of(self, label: Label) -> int:
         """Return the class of a label, an index or a name; `OVERALL` if it has none."""
         if isinstance(label, str):
             if label in self.index_of_name or not label.isdecimal() or self._has_numbers:
                 return self.index_of_name.get(label, OVERALL)
             label = int(label)
-        return label if 0 <= label < self.n_classes else OVERALL
+        return OVERALL if label is None or not 0 <= label < self.n_classes else label
 
 
 class ServedRows(NamedTuple):
     """Rows (n,) of a model whose sets were computed.
 
-    Rows with ids come with their packed sets: `members`, and `within`, the classes whose score is
-    at most the conformal quantile of their own calibration scores (None for each row if the model
-    keeps no such scores). Rows without ids are only counted for drift.
+    Rows with ids, or with labels, come with their packed sets: `members`, and `within`, the classes
+    whose score is at most the conformal quantile of their own calibration scores (None for each row
+    if the model keeps no such scores). Rows without ids are not stored.
     """
 
     period: str
@@ -132,8 +133,8 @@ class LabeledRows(NamedTuple):
     covered: Array
     is_within: Array | None
     periods: Array
-    labels: Array  # as given, for unknown ones and for other models
-    keys: Array | None = None
+    labels: Array  # as sent, for unknown ones and for other models
+    keys: Array | None
 
     def take(self, rows: Array) -> LabeledRows:
         """Return the rows at these indices, in this order."""
@@ -166,15 +167,14 @@ def pack_sets(sets: PredictionSets) -> list[bytes]:
     n_classes = sets.n_classes
     classes = sets.indices.astype(np.min_scalar_type(n_classes - 1))
     content, size = classes.tobytes(), classes.itemsize
-    packed = []
-    for start, stop in pairwise(sets.indptr.tolist()):
-        if (stop - start) * size < n_classes // 8:
-            packed.append(b"l" + content[start * size : stop * size])
-        else:
-            mask = np.zeros(n_classes, dtype=bool)
-            mask[classes[start:stop]] = True
-            packed.append(b"m" + np.packbits(mask).tobytes())
-    return packed
+    is_long = sets.sizes * size >= n_classes // 8
+    bits = iter(np.packbits(sets[is_long].to_mask(), axis=1))
+    return [
+        b"m" + next(bits).tobytes() if as_bits else b"l" + content[start * size : stop * size]
+        for (start, stop), as_bits in zip(
+            pairwise(sets.indptr.tolist()), is_long.tolist(), strict=True
+        )
+    ]
 
 
 def contains(packed: bytes, index: int, n_classes: int) -> bool:
@@ -332,42 +332,52 @@ class MonitorState:
     # ---- labels ----------------------------------------------------------------------------------
 
     def label(
-        self, keys: Array, labels: Sequence[str | int], periods: Sequence[str | None]
+        self, keys: Array, labels: Sequence[Label], periods: Sequence[str | None]
     ) -> LabelCounts:
         """Count labels of served rows, against the models that served them; keep the others.
 
         Of several labels of one id the last counts.
         """
-        now = time.time()
-        by_key = dict(zip(signed(keys), zip(labels, periods, strict=True), strict=True))
         with self._writer.writing():
             self._reject_numbers({label for label in labels if isinstance(label, int)})
-            known, counted, corrected = self._count_labels(by_key)
-            waiting = [
-                (key, now, period, json.dumps(label))
-                for key, (label, period) in by_key.items()
-                if key not in known
-            ]
-            self._writer.insert("waiting", waiting, PUT_WAITING)
+            return self._count_by_key(keys, labels, periods)
+
+    def update(
+        self,
+        model: int,
+        served: ServedRows,
+        labels: Sequence[Label],
+        periods: Sequence[str | None],
+    ) -> LabelCounts:
+        """Record rows and count their labels for this model, those with an id once."""
+        with self._writer.writing():
+            self._record(model, served, time.time())
+            if served.keys is not None:
+                return self._count_by_key(served.keys, labels, periods, model)
+            stated = [period or served.period for period in periods]
+            sets = served.members, served.within
+            self._add_labels(model, _judge(self._entry(model), None, *sets, labels, stated))
+            return LabelCounts(len(labels), 0, 0, 0)
+
+    def _count_by_key(
+        self,
+        keys: Array,
+        labels: Sequence[Label],
+        periods: Sequence[str | None],
+        model: int | None = None,
+    ) -> LabelCounts:
+        by_key = dict(zip(signed(keys), zip(labels, periods, strict=True), strict=True))
+        known, counted, corrected = self._count_labels(by_key, model)
+        now = time.time()
+        waiting = [
+            (key, now, period, json.dumps(label))
+            for key, (label, period) in by_key.items()
+            if key not in known
+        ]
+        self._writer.insert("waiting", waiting, PUT_WAITING)
         n_new, n_corrected, n_waiting = len(counted), len(corrected - counted), len(waiting)
         n_repeated = len(labels) - n_new - n_corrected - n_waiting
         return LabelCounts(n_new, n_corrected, n_repeated, n_waiting)
-
-    def update(self, model: int, served: ServedRows, labeled: LabeledRows) -> LabelCounts:
-        """Record rows and count their labels, those with an id once."""
-        n_rows = len(labeled.classes)
-        with self._writer.writing():
-            self._record(model, served, time.time())
-            if labeled.keys is None:
-                self._add_labels(model, labeled)
-                return LabelCounts(n_rows, 0, 0, 0)
-            first = _first_rows(signed(labeled.keys))
-            rows = {row.id: row for row in self._served([*first], model)}
-            labeled = labeled.take(np.array([*first.values()], dtype=np.int64))
-            counted, corrected = self._count(model, labeled, rows)
-            self._writer.run_in("DELETE FROM waiting WHERE id", [*first])
-        n_new, n_corrected = len(counted), len(corrected)
-        return LabelCounts(n_new, n_corrected, n_rows - n_new - n_corrected, 0)
 
     def _reject_numbers(self, labels: set[int]) -> None:
         """Raise InputError for numbers that are no class index of any model."""
@@ -380,27 +390,30 @@ class MonitorState:
             )
 
     def _count_labels(
-        self, labels: Mapping[int, tuple[str | int, str | None]], model: int | None = None
+        self, labels: Mapping[int, tuple[Label, str | None]], model: int | None = None
     ) -> tuple[set[int], set[int], set[int]]:
         """Count labels and their periods by key, for one model or all that served these rows.
 
         Return the keys of known rows, of counted and of corrected labels.
         """
-        served = self._served([*labels], model)
+        sql, only = ("", ()) if model is None else ("model = ? AND ", (model,))
+        served = self._writer.run_in(f"SELECT * FROM served WHERE {sql}id", [*labels], *only)
         counted, corrected = set[int](), set[int]()
         for key in sorted({row.model for row in served}):
             # Without its set, which is kept for as long as the retention, no label is judged.
             rows = [row for row in served if row.model == key and row.members is not None]
-            labeled = _judge(self._entry(key), rows, labels)
+            labeled = _judge(
+                self._entry(key),
+                np.array([row.id for row in rows], dtype=np.int64),
+                [row.members for row in rows],
+                [row.within for row in rows],
+                [labels[row.id][0] for row in rows],
+                [labels[row.id][1] or row.period for row in rows],
+            )
             new, changed = self._count(key, labeled, {row.id: row for row in rows})
             counted |= new
             corrected |= changed
         return {row.id for row in served}, counted, corrected
-
-    def _served(self, keys: Sequence[int], model: int | None) -> list[Any]:
-        if model is None:
-            return self._writer.run_in("SELECT * FROM served WHERE id", keys)
-        return self._writer.run_in("SELECT * FROM served WHERE model = ? AND id", keys, model)
 
     def _count(
         self, model: int, labeled: LabeledRows, served: Mapping[int, Any]
@@ -461,6 +474,7 @@ class MonitorState:
             np.array([row.is_within for row in rows], dtype=bool) if is_scored else None,
             objects(row.period for row in rows),
             objects(json.loads(row.label) for row in rows),
+            None,
         )
         blocks = np.array([(row.class_block, row.overall_block) for row in rows], dtype=np.int64)
         self._add_counts(model, labeled, blocks[:, 0], blocks[:, 1], sign=-1)
@@ -515,31 +529,36 @@ class MonitorState:
         ]
         self._writer.insert("blocks", by_block, ADD_BLOCKS)
         unknown = Counter(
-            printable(str(label)) for label in labeled.labels[labeled.classes == OVERALL]
+            "unknown" if label is None else printable(str(label))
+            for label in labeled.labels[labeled.classes == OVERALL]
         )
         by_label = [(model, label, sign * times) for label, times in unknown.items()]
         self._writer.insert("unknown", by_label, ADD_UNKNOWN)
 
 
 def _judge(
-    entry: ModelEntry, rows: Sequence[Any], labels: Mapping[int, tuple[str | int, str | None]]
+    entry: ModelEntry,
+    keys: Array | None,
+    members: Sequence[bytes],
+    within: Sequence[bytes | None],
+    labels: Sequence[Label],
+    periods: Sequence[str],
 ) -> LabeledRows:
     """Judge labels by the sets that were served."""
-    by_row = [labels[row.id] for row in rows]
-    classes = [entry.class_of(label) for label, _ in by_row]
+    classes = [entry.class_of(label) for label in labels]
 
-    def hits(column: str) -> Array:
-        pairs = zip((getattr(row, column) for row in rows), classes, strict=True)
-        is_hit = [y >= 0 and contains(packed, y, entry.n_classes) for packed, y in pairs]
+    def hits(sets: Sequence[Any]) -> Array:
+        pairs = zip(sets, classes, strict=True)
+        is_hit = [y != OVERALL and contains(packed, y, entry.n_classes) for packed, y in pairs]
         return np.array(is_hit, dtype=bool)
 
     return LabeledRows(
         np.array(classes, dtype=np.int64),
-        hits("members"),
-        hits("within") if rows and rows[0].within is not None else None,
-        objects(period or row.period for row, (_, period) in zip(rows, by_row, strict=True)),
-        objects(label for label, _ in by_row),
-        np.array([row.id for row in rows], dtype=np.int64),
+        hits(members),
+        hits(within) if len(within) and within[0] is not None else None,
+        objects(periods),
+        objects(labels),
+        keys,
     )
 
 

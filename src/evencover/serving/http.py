@@ -19,7 +19,7 @@ import evencover
 from evencover.arrays import Array
 from evencover.errors import InputError, needs, one_line
 from evencover.monitoring.database import StateError
-from evencover.monitoring.drift import SIZE_EDGES
+from evencover.monitoring.evidence import SIZE_EDGES
 from evencover.monitoring.snapshot import STRONGEST
 from evencover.serving import open_inference
 from evencover.serving.requests import JSON, Limits, RequestError, encode, read_rows, request_types

@@ -19,7 +19,7 @@ import numpy as np
 
 from evencover.arrays import IntArray
 from evencover.errors import InputError, listed, one_line
-from evencover.monitoring import CoverageMonitor, LabelCounts, MonitorState, coverage_table, summary
+from evencover.monitoring import CoverageMonitor, LabelCounts, MonitorState
 from evencover.monitoring.database import StateError
 from evencover.monitoring.state import ServedRows
 from evencover.persistence import load
@@ -277,12 +277,12 @@ class Service:
         recent, now = self._summary, time.monotonic()
         if recent is None or now - recent[0] > CACHE_SECONDS:
             self.writer.flush(FLUSH_SECONDS)
-            recent = self._summary = now, summary(self.now.monitor.snapshot())
+            recent = self._summary = now, self.now.monitor.snapshot().summary()
         return recent[1]
 
     def table(self) -> str:
         """Return coverage by class and period as CSV."""
-        return coverage_table(self.now.monitor)
+        return self.now.monitor.coverage_table()
 
     def page(self) -> str:
         """Return the live page."""
