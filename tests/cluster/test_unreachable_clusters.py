@@ -13,7 +13,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from depth import IS_DEEP
 
 import evencover
 from evencover import InputError, StandardPredictor
@@ -109,7 +108,7 @@ def test_no_workers_and_unfit_ones_are_told(scheduler):
             refused_within(20, words, lambda: reach(address))
 
 
-@pytest.mark.skipif(not IS_DEEP, reason="waits for dask's own limits")
+@pytest.mark.deep  # waits for dask's own limits
 def test_a_scheduler_that_dies_is_told(tmp_path):
     rows = np.full((200_000, 20), 0.05, dtype=np.float32)
     np.save(tmp_path / "p.npy", rows)
@@ -181,6 +180,7 @@ def test_tls_addresses_work(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("short_waits")
 def test_work_whose_last_worker_leaves_is_given_up():
     with (

@@ -9,7 +9,6 @@ import time
 
 import pytest
 from cli.running import environment, shell, succeeded
-from depth import size
 from inference.samples import content, write_model, write_texts
 
 SLOW = """
@@ -29,7 +28,7 @@ slow.class_names = ["blue", "green", "grey", "red", *map(str, range(4096))]
 @pytest.fixture
 def command(tmp_path):
     """The arguments but for the folder; parts of 1023 rows, the last one short."""
-    write_texts(tmp_path / "texts.csv", size(2100, 9000))
+    write_texts(tmp_path / "texts.csv", 9000)
     model = write_model(tmp_path, SLOW, "slow_model")
     data = tmp_path / "texts.csv"
     return ["infer", f"{model}:slow", data, "--batch-size", 64, "-o"]
@@ -53,6 +52,7 @@ def killed_after(seconds, arguments):
         return True
 
 
+@pytest.mark.deep
 def test_killed_at_random_and_finished(tmp_path, command):
     begun = time.monotonic()
     succeeded(shell(*command, tmp_path / "whole"))
@@ -61,11 +61,11 @@ def test_killed_at_random_and_finished(tmp_path, command):
     assert len(expected) >= 4  # the plan and three partitions
     chance = random.Random(3)
     n_kills, run = 0, 0
-    while n_kills < size(1, 20):
+    while n_kills < 20:
         run += 1
         assert run < 100
         folder = tmp_path / f"run {run}"
-        for _ in range(size(1, 5)):  # on a machine that became slow, it might never end
+        for _ in range(5):  # on a machine that became slow, it might never end
             if not killed_after(chance.uniform(0.3, 1.1) * whole_time, [*command, folder]):
                 break
             n_kills += 1
