@@ -165,7 +165,7 @@ def test_files_that_cannot_be_read_as_images_are_listed_with_the_reason(run, fol
     red = folder / "data" / "red"
     (red / "bytes.png").write_bytes(b"?")
     (red / "text.png").write_bytes(POSTSCRIPT)
-    (red / "large.png").write_bytes(png_header(13300, 13300))
+    (red / "large.png").write_bytes(png_header(8500, 8500))
     Image.new("1", (1, 101)).save(red / "narrow.png")
     Image.fromarray(np.full((8, 8), 40_000, np.uint16)).save(red / "deep.png")
     os.mkfifo(red / "pipe.png")
@@ -176,7 +176,7 @@ def test_files_that_cannot_be_read_as_images_are_listed_with_the_reason(run, fol
     assert "7 of 19 inputs could not be read; they are listed in scores/_unreadable" in result.err
     assert_found(r"^scores: 12 rows of logits in \d files; accuracy ", result.out)
     reasons = {
-        **{"bytes": "cannot identify", "text": "cannot identify", "large": "13300 x 13300"},
+        **{"bytes": "cannot identify", "text": "cannot identify", "large": "8500 x 8500"},
         **{"narrow": "1 x 101", "deep": "8 bits", "pipe": "not a regular file", "link": "No such"},
     }
     listed = unreadable(folder)
