@@ -83,7 +83,7 @@ def jobs(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[slice], An
         def work(block: slice) -> Any:
             given = (score.kernel, sources[source][block], draws_of(score, block))
             own = [labels[block] if each is labels else each for each in more]
-            return kernel(*given, *own, logits=source == "logits", temperature=1.0, **options)
+            return kernel(*given, *own, logits=source == "logits", **options)
 
         return work
 

@@ -127,7 +127,7 @@ def first_rows(source: Source, n_rows: int) -> ScoredRows:
 
 def scored(source: Source) -> ScoredRows:
     """Score the true labels of all rows."""
-    return ScoredRows(source, SCORES, from_logits=False, temperature=1.0, random_state=0)
+    return ScoredRows(source, SCORES, from_logits=False, random_state=0)
 
 
 def loss(reached: Figures, goal: Figures) -> float:

@@ -156,8 +156,8 @@ def functions():
 
         predict_to_folder(model, NEW[0], "sets", ids=NEW[2], with_probabilities=True)
         yield "folder", digest(pq.read_table("sets").to_pydict())  # partitions may differ
-    hot = make_predictor("standard", from_logits=True, temperature="fit", score="aps")
-    yield "temperature", hot.fit(as_source("logits.npz")).thresholds_
+    of_logits = make_predictor("standard", from_logits=True, score="aps")
+    yield "logits", of_logits.fit(as_source("logits.npz")).thresholds_
     options = {"scores": ["softmax", "aps", "saps"], "n_splits": 3, "floor": 0.8}
     yield "compare", compare(*NEW[:2], methods="all", **options).to_dict()
     yield "recommend", recommend(*NEW[:2], floor=0.8).to_dict()

@@ -49,11 +49,9 @@ def changed(row, column, value):
 
 NOT_SHARES = [0, 1, -0.1, 1.5, np.nan, np.inf, 1j, True, None, "ten", "", [1]]
 NOT_WHOLE = [-1, 1.5, None, "1", True]
-NOT_POSITIVE = [0, -1, np.nan, np.inf, "hot", True]
 BAD_PARAMETERS = [
     *(("standard", "random_state", value) for value in (*NOT_WHOLE, 2**64)),
     *(("standard", name, "yes") for name in ("exact", "keep_top", "from_logits")),
-    *(("standard", "temperature", value) for value in NOT_POSITIVE),
     *(("clustered", "gamma", value) for value in NOT_SHARES),
     *(("clustered", "n_clusters", value) for value in (*NOT_WHOLE, 0, 2.0)),
     *(("standard", "score", value) for value in (None, 3, "zzz", {}, "sotfmax")),
@@ -79,9 +77,8 @@ def test_a_numpy_seed_is_its_number(seed):
 
 @pytest.mark.parametrize(("method", "name", "value"), BAD_PARAMETERS)
 def test_parameters_are_checked_by_fit(method, name, value):
-    logits = {"from_logits": True} if name == "temperature" else {}
     with refused("Unknown score" if name == "score" else f"'{name}'"):
-        make_predictor(method, **{name: value}, **logits).fit(GOOD, LABELS)
+        make_predictor(method, **{name: value}).fit(GOOD, LABELS)
 
 
 def test_scores_check_their_own_parameters():
@@ -92,9 +89,6 @@ def test_scores_check_their_own_parameters():
         make_score({"name": "softmax", "penalty": 1})
     with refused("'random_state'"):
         APS().matrix(GOOD, random_state=-1)
-    for call in (Softmax().matrix, lambda p, **k: Softmax().true_label(p, LABELS, **k)):
-        with refused("'temperature'"):
-            call(GOOD, from_logits=True, temperature=0)
 
 
 def test_unknown_names_suggest_known_ones():

@@ -247,7 +247,6 @@ def cost_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:
         source,
         [make_score(predictor.score)],
         from_logits=predictor.from_logits,
-        temperature=predictor.temperature_,
         random_state=predictor.random_state,
         with_ranks="ranks" in predictor.needs,
     )

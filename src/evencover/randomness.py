@@ -33,7 +33,6 @@ class RandomStream(IntEnum):
     SIMULATED_ROWS = 7  # rows of simulated data
     CALIBRATION_SCORE = 8  # the uniform of APS and RAPS when calibrating
     REPEATED_IDS = 9  # the order of rows with the same id
-    TEMPERATURE = 10  # the rows that a temperature is fitted to
     TIES = 11  # the order of calibration rows with equal scores
     THRESHOLD_TIES = 12  # whether scores equal to a randomized threshold are within it
     EVIDENCE = 13  # the order in which the monitor counts the rows of one call

@@ -19,7 +19,7 @@ from evencover.scores import APS, Softmax
 
 rng = np.random.default_rng(0)
 rows = rng.dirichlet(np.ones(60) / 4, 4000).astype(np.float32)
-labels, plain = rng.integers(0, 60, 4000), {"logits": False, "temperature": 1.0}
+labels, plain = rng.integers(0, 60, 4000), {"logits": False}
 limits, draws = Thresholds(np.full(60, 0.9)), Draws(0, 1, 2)
 scores, offsets, groups = np.sort(rng.random(50)), np.array([0, 50]), np.zeros(60, dtype=int)
 ordered, values = np.sort(rng.random((4, 257)), axis=1), rng.random(4000)

@@ -24,7 +24,7 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
     parameters = model.get_params() | {"score": "raps"}
     assert parameters == {
         **{"alpha": 0.05, "score": "raps", "gamma": 0.4, "n_clusters": 2, "exact": True},
-        **{"keep_top": True, "from_logits": False, "temperature": 1.0, "random_state": 7},
+        **{"keep_top": True, "from_logits": False, "random_state": 7},
         **{"confidence": None, "floor": None},
     }
     again = evencover.ClusteredPredictor(**model.get_params())

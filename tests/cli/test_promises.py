@@ -1,9 +1,8 @@
-"""Confidence, temperatures and trees in the shell."""
+"""Confidence and trees in the shell."""
 
 import json
 from pathlib import Path
 
-import numpy as np
 from cli.running import NAMES, assert_found, refused, succeeded
 
 from evencover import StandardPredictor, Taxonomy, load
@@ -31,13 +30,6 @@ def test_advice_and_comparison_take_a_confidence(folder, run):
         r"with 90%\s+confidence",
         succeeded(run("compare", "cal.npz", *options, "--confidence", ".9")).out,
     )
-
-
-def test_temperatures(folder, run, data):
-    np.savez("logits.npz", logits=np.log(data.rows[:300]), labels=data.labels[:300])
-    succeeded(calibrate(run, "--temperature", "fit", data="logits.npz"))
-    assert load("m.safetensors").temperature_ != 1
-    assert_found(r"temperature +[0-9.]+", succeeded(run("info", "m.safetensors")).out)
 
 
 def test_sets_in_the_words_of_a_tree(model, run):

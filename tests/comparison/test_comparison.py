@@ -130,10 +130,6 @@ def test_files_and_logits_compare_like_arrays(data, tmp_path):
     plain = compare(*data, scores=["softmax"], n_splits=2, **FEW)
     assert by_file.rows() == by_flag.rows()
     assert by_file.best.mean("avg_size") == pytest.approx(plain.best.mean("avg_size"), abs=0.02)
-    hot = compare(
-        np.log(data.rows), data.labels, from_logits=True, temperature=9.0, scores=["aps"], **FEW
-    )
-    assert hot.best.mean("avg_size") > plain.best.mean("avg_size")
 
 
 def test_a_score_named_twice_is_compared_once(data):
@@ -273,7 +269,6 @@ def test_everything_can_be_read_in_every_form(data):
         ({"scores": ["softmx"]}, "'softmax'"),
         ({"methods": []}, "method"),
         ({"scores": []}, "score"),
-        ({"temperature": 0}, "'temperature'"),
         ({"random_state": -1}, "'random_state'"),
         ({"max_size": -1}, "'max_size'"),
     ],

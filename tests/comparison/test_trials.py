@@ -133,7 +133,7 @@ def test_neither_do_tasks_and_ids_go_with_their_rows(data, monkeypatch, tmp_path
     np.testing.assert_array_equal([tally.sizes for tally in tallies_of(rows, trials)], sizes)
 
 
-def test_logits_are_softened_first(data):
-    logits = as_source(np.log(data.rows) * 2, data.labels)
-    rows = ScoredRows(logits, [Softmax()], from_logits=True, temperature=2.0, random_state=0)
+def test_logits_go_through_the_softmax(data):
+    logits = as_source(np.log(data.rows) + 2, data.labels)
+    rows = ScoredRows(logits, [Softmax()], from_logits=True, random_state=0)
     np.testing.assert_allclose(rows.test_scores[Softmax()], Softmax().true_label(*data), atol=1e-12)

@@ -94,8 +94,8 @@ def test_permuted_labels_are_found(n_rows, n_classes, signal, prevalence, logits
     for seed in range(REPEATS):
         rows, labels = gaussian_model(seed, n_rows, n_classes, signal, 1, weights)
         permuted = np.random.default_rng(seed).permutation(labels)
-        numbers = 7 * np.log(np.maximum(rows, 1e-300)) - 3 if logits else rows
-        options = {"logits": logits, "temperature": 7.0}
+        numbers = np.log(np.maximum(rows, 1e-300)) - 3 if logits else rows
+        options = {"logits": logits}
         assert is_mismatch(numbers, permuted, **options)
         assert not is_mismatch(numbers, labels, **options)
 
@@ -140,7 +140,7 @@ def test_the_test_ignores_the_order_of_rows_and_monotone_changes(seed, n_classes
     moved = label_fit(rows[order], labels[order])
     for name in ("accuracy", "permuted_accuracy"):
         assert getattr(moved, name) == pytest.approx(getattr(found, name))
-    logits = label_fit(2 * np.log(rows) + 1, labels, logits=True, temperature=2.0)
+    logits = label_fit(np.log(rows) + 1, labels, logits=True)
     assert logits.excess == pytest.approx(found.excess)
     assert logits.expected_excess == pytest.approx(found.expected_excess, rel=1e-3)
 
@@ -162,7 +162,7 @@ def test_a_calibrated_model_has_the_excess_that_it_expects():
 def test_expected_labels_keep_the_counts():
     rows, labels = gaussian_model(1, 400, 8, 1.5, 1, zipf(8))
     counts = np.bincount(labels, minlength=8)
-    expected = _expected_labels(rows, counts, logits=False, temperature=1.0)
+    expected = _expected_labels(rows, counts, logits=False)
     assert expected.sum(axis=1) == pytest.approx(np.ones(400))
     assert expected.sum(axis=0) == pytest.approx(counts, rel=0.01)
 

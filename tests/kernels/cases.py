@@ -15,7 +15,7 @@ SCORES = [
     SAPS(),
 ]
 DTYPES = [np.float16, np.float32, np.float64]
-PLAIN = {"logits": False, "temperature": 1.0}
+PLAIN = {"logits": False}
 
 
 def softmax_rows(rng, n, k, dtype=np.float32, sharpness=3.0):

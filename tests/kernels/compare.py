@@ -40,10 +40,10 @@ def same_bits(name, *arguments, **options):
     return expected
 
 
-def all_same_bits(rng, rows, logits=False, temperature=1.0, scores=SCORES, kinds=KINDS):
+def all_same_bits(rng, rows, logits=False, scores=SCORES, kinds=KINDS):
     """Compare every kernel on the same rows."""
     n, k = rows.shape
-    options = {"logits": logits, "temperature": temperature}
+    options = {"logits": logits}
     labels = rng.integers(0, k, size=n)
     thresholds = [random_thresholds(rng, k, kind) for kind in kinds]
     ranked = [each._replace(rank_limit=rng.integers(1, k + 1, size=k)) for each in thresholds]

@@ -46,7 +46,7 @@ def test_the_first_bad_row_is_named(dtype, value):
             for answer in same_everywhere(score, rows, **PLAIN):
                 assert answer == ["bad row", 2]
             if k < 4500 or not np.isfinite(value):  # as logits most of these are good
-                same_everywhere(score, rows, logits=True, temperature=1.0)
+                same_everywhere(score, rows, logits=True)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -54,7 +54,7 @@ def test_logits_may_be_minus_infinity_and_no_other_infinity(value):
     rows = np.zeros((3, 4))
     rows[0, 1] = -np.inf
     rows[2, 3] = value
-    for answer in same_everywhere(APS(), rows, logits=True, temperature=1.0):
+    for answer in same_everywhere(APS(), rows, logits=True):
         assert answer == ["bad row", 2]
 
 
@@ -89,7 +89,7 @@ def test_every_half_is_read_exactly():
     halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
     rows = np.stack([np.zeros_like(halves), halves], axis=1)
     good = np.isfinite(rows[:, 1])
-    options = {"logits": True, "temperature": 1.0}
+    options = {"logits": True}
     same_bits("score_matrix", Softmax().kernel, rows[good], Draws(), **options)
     for row in rows[~good]:
         same_bits("score_matrix", Softmax().kernel, row[None], Draws(), **options)

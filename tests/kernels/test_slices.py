@@ -14,7 +14,7 @@ DRAWS = Draws(4, 1, 2, first=100)
 RANKED = Thresholds(RNG.random(K), rank_limit=RNG.integers(1, K, size=K))
 PAIR = Thresholds(np.full(K, 0.8), np.full(K, 0.5), np.full(K, 0.5))
 GROUPS = (np.sort(RNG.random((2, 20)), axis=1).ravel(), np.array([0, 20, 40]), np.arange(K) % 2)
-PLAIN = {"logits": False, "temperature": 1.0}
+PLAIN = {"logits": False}
 SETS = {**PLAIN, "keep_top": True}
 
 CALLS = {

@@ -48,7 +48,7 @@ def test_labels_have_the_thresholds_of_their_classes(thresholds):
 def test_the_most_probable_member_comes_first_and_equal_ones_by_index(logits):
     rows = np.array([[0.25, 0.5, 0.0, 0.25], [0.1, 0.2, 0.3, 0.4], [0.25] * 4])
     thresholds = Thresholds(np.array([0.9, 0.7, np.inf, 0.8]))
-    options = {"keep_top": False, "logits": logits, "temperature": 1.0}
+    options = {"keep_top": False, "logits": logits}
     sizes, classes = reference.prediction_sets(
         Softmax().kernel, rows, Draws(), thresholds, **options
     )

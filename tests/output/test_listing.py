@@ -53,13 +53,13 @@ def test_sets_are_sorted_as_by_hand(predictor, data, top, with_probabilities):
     assert listed.sizes.tolist() == sets.sizes.tolist()
 
 
-def test_logits_are_listed_by_their_softmax_with_the_temperature(data, monkeypatch):
+def test_logits_are_listed_by_their_softmax(data, monkeypatch):
     monkeypatch.setattr("evencover.predictors.rule.SLICE_ELEMENTS", 50)  # several slices
     logits = np.random.default_rng(0).normal(size=(80, K)) * 3
-    fitted = StandardPredictor(alpha=0.05, from_logits=True, temperature=2.0)
+    fitted = StandardPredictor(alpha=0.05, from_logits=True)
     fitted.fit(logits, np.arange(80) % K)
     listed = ListedSets.concatenate(Listing(with_probabilities=True).blocks(fitted, logits))
-    p = np.exp(logits / 2)
+    p = np.exp(logits)
     p /= p.sum(axis=1, keepdims=True)
     expected = naive(p, fitted.predict_set(logits).to_lists())
     classes, probabilities = as_lists(listed)

@@ -317,13 +317,6 @@ def test_with_alpha_is_a_new_fit(method, score, ids):
     assert first.alpha == 0.1
 
 
-def test_with_alpha_keeps_a_fitted_temperature():
-    p, labels = rows()
-    how = {"temperature": "fit", "from_logits": True}
-    other = predictor_class("standard")(**how).fit(np.log(p), labels).with_alpha(0.2)
-    assert same(other, predictor_class("standard")(alpha=0.2, **how).fit(np.log(p), labels))
-
-
 @pytest.mark.parametrize("method", PER_CLASS)
 @pytest.mark.parametrize("alpha", [ALPHAS, [0.1, 0.02, 0.1, 0.3], {1: 0.01, "default": 0.2}])
 def test_files_keep_alpha_and_floor(tmp_path, method, alpha):

@@ -28,7 +28,7 @@ BY_CLASS = {
 }
 OTHER = {
     "alpha": 0.31, "score": "saps", "exact": True, "keep_top": False, "from_logits": True,
-    "temperature": 1.5, "random_state": 9, "floor": 0.31, "confidence": 0.77,
+    "random_state": 9, "floor": 0.31, "confidence": 0.77,
     "gamma": 0.31, "n_clusters": 3, "groups": [0, 1] * 3,
 }  # fmt: skip
 once_per_method = settings(

@@ -122,11 +122,3 @@ def test_logits_are_no_probabilities_and_the_message_says_what_to_do(data):
         for entry in (fitted.predict_set, fitted.rule().predict_set):
             with pytest.raises(InputError, match="from_logits=True"):
                 entry(logits[:5])
-
-
-def test_a_temperature_needs_logits(data):
-    fitted = StandardPredictor(from_logits=True, temperature=2.0).fit(
-        np.log(data.rows), data.labels
-    )
-    with pytest.raises(InputError, match="temperature=2"):
-        fitted.predict_set({"probs": data.rows})

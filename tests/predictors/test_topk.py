@@ -270,12 +270,8 @@ def test_sums_above_one_by_rounding_are_divided(score):
 
 def test_logits_are_rejected():
     rows, labels = model_rows(13, 60)
-    for predictor in (
-        StandardPredictor(from_logits=True),
-        StandardPredictor(from_logits=True, temperature="fit"),
-    ):
-        with pytest.raises(InputError, match="logits"):
-            predictor.fit(top_of(rows, 3), labels)
+    with pytest.raises(InputError, match="logits"):
+        StandardPredictor(from_logits=True).fit(top_of(rows, 3), labels)
 
 
 def test_labels_that_do_not_belong_to_the_rows_are_noticed():

@@ -191,14 +191,12 @@ def test_copies_of_rows_that_joined_later_are_known(simulate):
 def test_rows_that_depend_on_others_cannot_be_updated(data, tmp_path):
     rows, labels = data
     given = StandardPredictor(score=PAS()).fit_scores(np.linspace(-1, 0, 400), labels, K)
-    tempered = StandardPredictor(temperature="fit", from_logits=True).fit(np.log(rows), labels)
-    for each in (given, tempered):
-        with pytest.raises(InputError, match="cannot be updated"):
-            each.partial_fit(rows, labels)
-        save(each, tmp_path / "model.safetensors", force=True)
-        with pytest.raises(InputError, match="cannot be updated"):
-            load(tmp_path / "model.safetensors").partial_fit(rows, labels)
-        assert (each.with_alpha(0.3).thresholds_ < each.thresholds_).all()
+    with pytest.raises(InputError, match="cannot be updated"):
+        given.partial_fit(rows, labels)
+    save(given, tmp_path / "model.safetensors", force=True)
+    with pytest.raises(InputError, match="cannot be updated"):
+        load(tmp_path / "model.safetensors").partial_fit(rows, labels)
+    assert (given.with_alpha(0.3).thresholds_ < given.thresholds_).all()
 
 
 def test_rows_with_ids_stay_with_ids(data):

@@ -172,9 +172,9 @@ def test_a_stream_of_blocks_tells_the_same_as_the_whole(fitted, test_rows, metho
 
 def test_logits_show_the_same_probabilities_as_probabilities(simulate):
     data = simulate(600, 5, seed=1)
-    logits = 2 * np.log(data.rows)
+    logits = 2 + np.log(data.rows)
     plain = make_predictor("standard").fit(data.rows[:300], data.labels[:300])
-    hot = make_predictor("standard", from_logits=True, temperature=2.0)
+    hot = make_predictor("standard", from_logits=True)
     hot.fit(logits[:300], data.labels[:300])
     one = report_content(plain, data.rows[300:], data.labels[300:])
     other = report_content(hot, logits[300:], data.labels[300:])

@@ -260,5 +260,5 @@ def set_sizes(
     )
 
 
-def _reject_logits(*, logits: bool, temperature: float) -> None:
+def _reject_logits(*, logits: bool) -> None:
     assert not logits, "listed rows are probabilities"

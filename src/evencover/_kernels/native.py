@@ -66,7 +66,6 @@ class _Given(NamedTuple):
     rows: Array
     draws: Draws
     logits: bool
-    temperature: float
 
     def call(self, kernel: str, *more: Any) -> Any:
         """Call a kernel; where rounding explains the sums of rejected rows, divide by them first.
@@ -74,13 +73,13 @@ class _Given(NamedTuple):
         Random numbers stay those of the rows as they came.
         """
         try:
-            scorer = _scorer(self.formula, self.draws, self.logits, self.temperature)
+            scorer = _scorer(self.formula, self.draws, self.logits)
             return getattr(scorer, kernel)(self.rows, self.draws.ids, self.draws.first, *more)
         except BadRow:
             if self.logits:
                 raise
         draws = _with_keys(self.rows, self.draws)
-        scorer = _scorer(self.formula, draws, False, 1.0, tolerance=COARSE_TOLERANCE)
+        scorer = _scorer(self.formula, draws, False, tolerance=COARSE_TOLERANCE)
         rows = reference.checked_rows(self.rows)
         return getattr(scorer, kernel)(rows, draws.ids, draws.first, *more)
 
@@ -93,8 +92,8 @@ def _in_cpp(function: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(formula: Formula, rows: Array, draws: Draws, *arguments: Any, **options: Any) -> Any:
         if not formula.is_native:
             return fallback(formula, rows, _with_keys(rows, draws), *arguments, **options)
-        logits, temperature = options.pop("logits"), options.pop("temperature")
-        return function(_given(formula, rows, draws, logits, temperature), *arguments, **options)
+        given = _given(formula, rows, draws, options.pop("logits"))
+        return function(given, *arguments, **options)
 
     return kernel
 
@@ -196,7 +195,7 @@ def _listed_in_cpp(function: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(formula: Formula, rows: TopK, draws: Draws, *arguments: Any, **options: Any) -> Any:
         if not formula.is_native:
             return fallback(formula, rows, draws, *arguments, **options)
-        scorer = _scorer(formula, draws, options.pop("logits"), options.pop("temperature"))
+        scorer = _scorer(formula, draws, options.pop("logits"))
         arrays = _native.ListedRows(rows.starts, rows.classes, rows.values, rows.n_classes)
 
         def call(name: str, *more: Any) -> Any:
@@ -259,17 +258,14 @@ def _with_keys(rows: Array, draws: Draws) -> Draws:
     return draws._replace(ids=row_keys(rows, draws)) if draws.any else draws
 
 
-def _given(
-    formula: Formula, rows: Array, draws: Draws, logits: bool = False, temperature: float = 1.0
-) -> _Given:
-    return _Given(formula, _adjacent_columns(rows), draws, logits, temperature)
+def _given(formula: Formula, rows: Array, draws: Draws, logits: bool = False) -> _Given:
+    return _Given(formula, _adjacent_columns(rows), draws, logits)
 
 
 def _scorer(
     formula: Formula,
     draws: Draws,
     logits: bool,
-    temperature: float,
     tolerance: float = SUM_TOLERANCE[8],
 ) -> Any:
     return _native.Scorer(
@@ -280,7 +276,7 @@ def _scorer(
         int(min(formula.k_reg, 2**62)),
         formula.by_rank,
         logits,
-        temperature,
+        1.0,  # temperature
         [SUM_TOLERANCE[2], SUM_TOLERANCE[4], tolerance],
     )
 

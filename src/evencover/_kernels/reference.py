@@ -162,7 +162,7 @@ def exp_nonpositive(x: FloatArray) -> FloatArray:
     return np.where(x < -700.0, 0.0, np.ldexp(value, k.astype(np.int32)))
 
 
-def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArray:
+def probabilities(rows: Array, *, logits: bool) -> FloatArray:
     """Return the rows as float64 probabilities; raise `BadRow` if they are not.
 
     Rows whose sum is off 1 by the rounding of their numbers are divided by it. Logits go through a
@@ -185,7 +185,7 @@ def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArra
     top = p.max(axis=1, keepdims=True)
     # NaN and +inf spread to the maximum; -inf is a masked class.
     _reject_rows(~np.isfinite(top[:, 0]))
-    e = exp_nonpositive((p - top) / temperature)
+    e = exp_nonpositive(p - top)
     scale = 2.0 ** (62 - n_classes.bit_length())  # the sum of K values <= scale fits 63 bits
     total = np.rint(e * scale).astype(np.int64).sum(axis=1)
     return e / (total.astype(np.float64) / scale)[:, None]
@@ -197,7 +197,7 @@ def checked_rows(rows: Array) -> FloatArray:
     for start in range(0, len(rows), step):
         some = slice(start, start + step)
         try:
-            result[some] = probabilities(rows[some], logits=False, temperature=1.0)
+            result[some] = probabilities(rows[some], logits=False)
         except BadRow as bad:
             raise BadRow(start + bad.row) from None
     return result

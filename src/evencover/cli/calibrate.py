@@ -20,7 +20,6 @@ def run(
     keep_top: options.Choice = None,
     accept_accuracy: float | None = None,
     settings: options.Settings = None,
-    temperature: str = "1",
     seed: options.Seed = 0,
     dask: options.Dask = None,
     force: options.Force = False,
@@ -50,8 +49,6 @@ def run(
         Include the most probable class; the default without --exact.
     accept_accuracy
         Accept predictions so that this share of them is right.
-    temperature
-        Divide logits by this; "fit" estimates it.
     """
     from evencover.persistence import save
     from evencover.predictors import DEFAULT_METHOD
@@ -70,7 +67,6 @@ def run(
         exact=exact,
         keep_top=keep_top,
         from_logits=bool(source.logits),
-        temperature=options.number_if_float(temperature),
         random_state=seed,
     )
     with options.executor(dask) as workers:

@@ -29,7 +29,6 @@ def run(
     calibration_sizes: str = "0.5",
     max_size: float | None = None,
     settings: options.Settings = None,
-    temperature: float = 1.0,
     seed: options.Seed = 0,
     show_all: options.All = False,
     as_json: options.Json = False,
@@ -61,8 +60,6 @@ def run(
         Examples per class, e.g. 10,20,50, or a fraction of all.
     max_size
         Recommend the best with at most this average set size.
-    temperature
-        Divide logits by this.
     csv
         Also write the table to this file.
     report
@@ -107,7 +104,6 @@ def run(
             for size in options.numbers(calibration_sizes, "calibration-sizes")
         ],
         max_size=max_size,
-        temperature=temperature,
         random_state=seed,
     )
     if csv is not None:

@@ -62,7 +62,6 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "exact": predictor.exact,
         "keep_top": predictor.fit_.keep_top,
         "from_logits": predictor.from_logits,
-        **({"temperature": predictor.temperature_} if predictor.from_logits else {}),
         "random_state": predictor.random_state,
         "n_classes": predictor.n_classes_,
         "n_calibration": predictor.n_calibration_,

@@ -233,7 +233,7 @@ def _finite(value: Any) -> Any:
 
 # Options of their own, or of no use here.
 NOT_SETTABLE = (
-    *("alpha", "score", "exact", "keep_top", "from_logits", "temperature", "random_state"),
+    *("alpha", "score", "exact", "keep_top", "from_logits", "random_state"),
     *("confidence", "floor"),
 )
 # Settings with one value per class, read from a file.

@@ -43,7 +43,6 @@ def compare(
     calibration_sizes: CalibrationSize | Sequence[CalibrationSize] = 0.5,
     n_splits: int = 10,
     from_logits: bool = False,
-    temperature: float = 1.0,
     random_state: int = 0,
     max_size: float | None = None,
 ) -> Comparison:
@@ -72,7 +71,7 @@ def compare(
         every class with two rows keeps one of them. An array has one size per class.
     n_splits
         Number of splits, at least 2.
-    from_logits, temperature, random_state
+    from_logits, random_state
         As for predictors.
     max_size
         Recommend only candidates with at most this average set size.
@@ -85,7 +84,6 @@ def compare(
     """
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
-    real_number(temperature, "temperature", "compare", 0, open_low=True)
     if max_size is not None:
         real_number(max_size, "max_size", "compare", 0)
     predictors = make_methods(methods, alpha, confidence)
@@ -93,7 +91,6 @@ def compare(
         as_source(probabilities, labels, allow_unknown=True),
         _distinct([make_score(score) for score in _listed(scores, score_names)], "score"),
         from_logits=from_logits,
-        temperature=temperature,
         random_state=seed,
         with_ranks=any("ranks" in predictor.needs for predictor in predictors),
     )

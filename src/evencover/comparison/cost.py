@@ -56,7 +56,7 @@ class SetShares:
         label_scores: FloatArray,
         label_ranks: IntArray,
     ) -> None:
-        score, options = scoring.score, scoring.options
+        score, options = scoring.score, {"logits": scoring.logits}
         use = int(RandomStream.SCORE) if score.is_random else None
         draws = Draws(int(scoring.random_state), use, None, keys)
 

@@ -190,7 +190,6 @@ class ScoredRows:
         scores: Sequence[Score],
         *,
         from_logits: bool = False,
-        temperature: float = 1.0,
         random_state: int,
         with_ranks: bool = False,
         executor: Any = None,
@@ -203,7 +202,7 @@ class ScoredRows:
         require_labels(source, "A comparison")
         self.source, self.executor, self.n_classes = source, executor, source.n_classes
         logits = from_logits if source.logits is None else source.logits
-        input_options = (logits, temperature, random_state, source.logits is None)
+        input_options = (logits, random_state, source.logits is None)
         self.scorings = {score.base: BoundScore(score.base, *input_options) for score in scores}
         read = partial(score_true_labels, list(self.scorings.values()), with_ranks)
         sampler = Sampler(source.n_rows)
@@ -427,7 +426,7 @@ class SizeCounter:
         """Count one block."""
         assert block.labels is not None
         n_rows, n_classes = block.rows.shape
-        formula, options = self.scoring.score.kernel, self.scoring.options
+        formula, options = self.scoring.score.kernel, {"logits": self.scoring.logits}
         draws = self.scoring.draws(block, exact=self.exact)
         parts = [
             _kernels.set_sizes(formula, block.rows, draws, table, **options)

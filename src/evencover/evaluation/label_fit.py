@@ -52,7 +52,6 @@ def label_fit(
     top: IntArray | None = None,
     stride: int = 1,
     logits: bool = False,
-    temperature: float = 1.0,
 ) -> LabelFit | None:
     """Test whether labels (n,) fit their rows (n, K) better than permuted labels.
 
@@ -100,7 +99,7 @@ def label_fit(
     spread = float(np.sqrt((centered**2 @ counts).sum() / (len(labels) - 1)))
     if not spread:
         return None
-    expected = _expected_labels(numbers, counts, logits=logits, temperature=temperature)
+    expected = _expected_labels(numbers, counts, logits=logits)
     centered /= spread
     excess = float(centered[np.arange(len(labels)), place].sum())
     expected_excess = float((expected * centered).sum())
@@ -134,12 +133,10 @@ def _shares_below(numbers: FloatArray, of_labels: FloatArray) -> FloatArray:
     return shares
 
 
-def _expected_labels(
-    numbers: FloatArray, counts: IntArray, *, logits: bool, temperature: float
-) -> FloatArray:
+def _expected_labels(numbers: FloatArray, counts: IntArray, *, logits: bool) -> FloatArray:
     """Scale the rows' probabilities (n, D) to one label per row and `counts` rows per label."""
     if logits:
-        numbers = np.exp((numbers - numbers.max(axis=1, keepdims=True)) / temperature)
+        numbers = np.exp(numbers - numbers.max(axis=1, keepdims=True))
     expected = np.maximum(numbers, 1e-12)
     for _ in range(MOST_STEPS):
         expected = expected * (counts / expected.sum(axis=0))

@@ -39,7 +39,6 @@ from evencover.predictors.shift_checks import (
     merge_counts,
     shift_warnings,
 )
-from evencover.predictors.temperature import FIT, fitted_temperature
 from evencover.predictors.wording import Details, Explanation, Needs, Sharing, Terms, some_names
 from evencover.quantiles import (
     Alpha,
@@ -104,11 +103,8 @@ class BasePredictor:
         every guarantee remains. None means True, but False with `exact`, whose coverage would no
         longer be exactly 1 - alpha. False is the paper's definition.
     from_logits
-        Apply a softmax to ``logits / temperature``. Raise for probabilities, unless the input
-        declares them as logits.
-    temperature
-        Divide logits by this. "fit" estimates it by maximum likelihood on a fifth of the rows, at
-        most 2000, which are not used for calibration.
+        Apply a softmax to the rows. Raise for probabilities, unless the input declares them as
+        logits.
     random_state
         Seed. With a row's id (or content and index) it determines every random choice.
     floor
@@ -129,8 +125,8 @@ class BasePredictor:
         K, and the number of calibration rows.
     class_names_
         One name per class, or None.
-    alpha_, score_, temperature_
-        The target miscoverage of each class (K,), the score, and the temperature of the fit.
+    alpha_, score_
+        The target miscoverage of each class (K,), and the score of the fit.
     acceptance_
         Which predictions to accept, if `fit_acceptance` decided it.
     fit_
@@ -142,7 +138,6 @@ class BasePredictor:
     exact: bool = False
     keep_top: bool | None = None
     from_logits: bool = False
-    temperature: float | str = 1.0
     random_state: int = 0
     floor: Alpha | None = None
 
@@ -161,7 +156,6 @@ class BasePredictor:
         "exact": flag,
         "keep_top": unless((None,), flag),
         "from_logits": flag,
-        "temperature": unless((FIT,), partial(real_number, low=0, open_low=True)),
         "random_state": partial(whole_number, low=0, high=2**64 - 1),
         "confidence": unless((None,), in_unit_interval),
         "floor": unless((None, AUTO), in_unit_interval),
@@ -369,16 +363,12 @@ class BasePredictor:
         is_miss: Array | None = None,
     ) -> Fit:
         """Read the rows and calibrate on them; labels of misses (N,) are in no set of the model."""
-        temperature, is_apart = self.temperature, None
-        if temperature == FIT:
-            logits = self.from_logits if source.logits is None else source.logits
-            temperature, is_apart = fitted_temperature(source, logits, self.random_state)
-        scoring = BoundScore(score, self.from_logits, float(temperature), self.random_state, True)
+        scoring = BoundScore(score, self.from_logits, self.random_state, assumed=True)
         scoring = scoring.for_input(source.logits)
-        rows, read = read_rows(source, scoring, self.needs, executor, is_apart, is_miss)
+        rows, read = read_rows(source, scoring, self.needs, executor, is_miss)
         fingerprints = ((read.hexdigest(), len(rows.scores)),)
         inputs = CalibrationInputs(fingerprints, read.sample, read.limit, read.precision)
-        return self._fit_rows(score, rows, float(temperature), inputs)
+        return self._fit_rows(score, rows, inputs)
 
     def fit_scores(
         self,
@@ -395,10 +385,6 @@ class BasePredictor:
         Some methods also need `ranks` (N,), from 1, of the true labels.
         """
         score = self._check_parameters()
-        if self.temperature == FIT:
-            raise InputError(
-                "temperature='fit' needs the logits themselves. Got scores; 'fit' takes logits."
-            )
         rows = rows_of_scores(
             scores,
             labels,
@@ -409,14 +395,13 @@ class BasePredictor:
             class_names=class_names,
             of_base=score.base is score,
         )
-        self.fit_ = self._fit_rows(score, rows, float(self.temperature), CalibrationInputs())
+        self.fit_ = self._fit_rows(score, rows, CalibrationInputs())
         return self
 
     def _fit_rows(
         self,
         score: Score,
         rows: CalibrationRows,
-        temperature: float,
         inputs: CalibrationInputs,
         *,
         given: tuple[Any, ...] | None = None,
@@ -435,7 +420,7 @@ class BasePredictor:
         if self.floor is not None:
             thresholds = method._with_floor(thresholds, scored)
         given = _parameters_in(type(self))(vars(self)) if given is None else given
-        fit = Fit(parameters, rows, thresholds, state, temperature, inputs, given)
+        fit = Fit(parameters, rows, thresholds, state, inputs, given)
         method._check_fit(fit)
         self._warn_of_fit(fit)
         return fit
@@ -527,11 +512,10 @@ class BasePredictor:
         """
         fit = self._current_fit()
         old = fit.rows
-        if self.temperature == FIT or not old.of_base:
+        if not old.of_base:
             raise InputError(
-                f"This {self.method!r} predictor cannot be updated, because its rows have a "
-                "fitted temperature, or scores that depend on the class counts; calibrate again "
-                "on all rows."
+                f"This {self.method!r} predictor cannot be updated, because its scores depend on "
+                "the class counts; calibrate again on all rows."
             )
         source = fit.open(probabilities, labels, ids)
         require_labels(source, "Updating")
@@ -629,7 +613,6 @@ class BasePredictor:
         refitted = method._fit_rows(
             make_score(method.score),
             rows,
-            fit.temperature,
             inputs,
             given=_parameters_in(type(self))(vars(self)),
         )
@@ -717,11 +700,6 @@ class BasePredictor:
     def acceptance_(self) -> Acceptance | None:
         """Which predictions are accepted, if `fit_acceptance` decided it."""
         return self._any_fit.acceptance
-
-    @property
-    def temperature_(self) -> float:
-        """The temperature that was given, or the one that was fitted."""
-        return self._any_fit.temperature
 
     # ---- prediction --------------------------------------------------------------------------
 

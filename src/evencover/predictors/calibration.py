@@ -199,12 +199,12 @@ def read_rows(
     scoring: BoundScore,
     needs: tuple[str, ...],
     executor: Any,
-    is_apart: Array | None = None,
     is_miss: Array | None = None,
 ) -> tuple[CalibrationRows, Fingerprint]:
     """Read all rows; return the base scores of their labels, and a fingerprint of the rows.
 
-    Rows with labels that are not among the classes, and rows apart (N,), are left out.
+    Rows with labels that are not among the classes are left out. The labels of misses (N,) are in
+    no set, whatever the thresholds.
     """
     with_ranks, with_values = "ranks" in needs, "label values" in needs and scoring.score.is_random
     score = partial(score_true_labels, scoring, with_ranks, with_values)
@@ -238,8 +238,7 @@ def read_rows(
         of_base=True,
         is_listed=source.reader.is_censored,
     )
-    rows = rows if is_miss is None else rows.with_misses(is_miss[is_known])
-    return rows if is_apart is None else rows.take(~is_apart[is_known]), read
+    return rows if is_miss is None else rows.with_misses(is_miss[is_known]), read
 
 
 def appended(
@@ -355,7 +354,6 @@ def warn_of_mismatch(source: Source, read: Fingerprint, scoring: BoundScore) -> 
         top=sample.top,
         stride=sample.size.stride,
         logits=scoring.logits,
-        temperature=scoring.temperature,
     )
     if fit is None or not fit.is_mismatch:
         return None

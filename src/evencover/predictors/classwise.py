@@ -25,7 +25,7 @@ class ClasswisePredictor(GroupPredictor):
     ----------
     confidence
         As for `StandardPredictor`.
-    alpha, score, exact, keep_top, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor.
 
     >>> p = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]

@@ -246,7 +246,7 @@ class ClusteredPredictor(GroupPredictor):
         larger of the smallest class count and 1/alpha - 1.
     confidence
         As for `StandardPredictor`.
-    alpha, score, exact, keep_top, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor.
 
     Attributes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, partial
@@ -56,8 +55,6 @@ class Fit:
         Those of the classes, on the method's score.
     state
         What else the method found: a NamedTuple of arrays and numbers, or None.
-    temperature
-        The one that was given, or the fitted one.
     inputs
         The inputs of the rows.
     given
@@ -70,7 +67,6 @@ class Fit:
     rows: CalibrationRows
     thresholds: Thresholds
     state: Any
-    temperature: float
     inputs: CalibrationInputs
     given: tuple[Any, ...]
     acceptance: Acceptance | None = None
@@ -126,8 +122,6 @@ class Fit:
             _require_numbers(self.acceptance, "the acceptance")
             if any(np.shape(counts) != (n_classes,) for counts in self.acceptance[:3]):
                 raise InputError("The acceptance must have one entry per class.")
-        if not 0 < self.temperature < math.inf:
-            raise InputError(f"The temperature must be above 0. Got {self.temperature}.")
         sample, limit = self.inputs.sample, self.inputs.limit
         if sample.ndim != 2 or sample.shape[1] != 2 or sample.dtype != np.uint64:
             raise InputError("The sample of calibration rows must have two columns.")
@@ -170,7 +164,6 @@ class Fit:
         scoring = BoundScore(
             score,
             bool(parameters["from_logits"]),
-            self.temperature,
             parameters["random_state"],
             assumed=True,
         )

@@ -58,7 +58,7 @@ class FuzzyPredictor(BasePredictor):
         approaches CLASSWISE, infinity STANDARD on the held-out rows.
     holdout
         Fraction of held-out rows, in (0, 1).
-    alpha, score, exact, keep_top, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor.
 
     Attributes

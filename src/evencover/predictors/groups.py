@@ -87,7 +87,7 @@ class GroupPredictor(BasePredictor):
             return super()._p_block(scoring, block)
         rows = (scoring.score.kernel, block.rows, scoring.draws(block, exact=self.exact))
         with scoring.checking(block):
-            return _kernels.p_values(*rows, *groups.scores, groups.of_class, **scoring.options)
+            return _kernels.p_values(*rows, *groups.scores, groups.of_class, logits=scoring.logits)
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         return self._groups.p_values(scores, classes, own_share)
@@ -111,7 +111,7 @@ class GroupedPredictor(GroupPredictor):
         name, or a vector (K,) in the order of the classes. None: every class is its own group.
     confidence
         As for `StandardPredictor`, for the coverage of a group.
-    alpha, score, exact, keep_top, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor.
 
     Attributes

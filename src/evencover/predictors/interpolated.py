@@ -38,7 +38,7 @@ class InterpolatedPredictor(BasePredictor):
     ----------
     tau
         Weight of the class's own threshold, in [0, 1].
-    alpha, score, exact, keep_top, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor; ``exact=True`` is rejected, because two ranks are involved.
 
     >>> p = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]

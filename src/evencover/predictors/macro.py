@@ -35,7 +35,7 @@ class MacroPredictor(BasePredictor):
 
     Parameters
     ----------
-    alpha, score, exact, keep_top, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor; ``exact=True`` is rejected, because weights are not ranks.
 
     >>> p = [[0.75, 0.25], [0.6, 0.4], [0.5, 0.5], [0.25, 0.75], [0.2, 0.8], [0.1, 0.9]]

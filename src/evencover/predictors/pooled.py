@@ -230,7 +230,7 @@ class PooledPredictor(BasePredictor):
         Weight of the pooled distribution in the prior; 1 with infinite strength is STANDARD.
     split
         "crossfit" uses all rows for both steps; "holdout" sets a fifth aside for the level.
-    alpha, score, exact, keep_top, floor, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, floor, from_logits, random_state
         As for every predictor. P-values compare levels with those of held-out calibration rows.
     """
 

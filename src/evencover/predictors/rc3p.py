@@ -40,7 +40,7 @@ class RC3PPredictor(BasePredictor):
 
     Parameters
     ----------
-    alpha, score, exact, keep_top, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor; ``exact=True`` is rejected, because two limits are involved.
 
     Attributes

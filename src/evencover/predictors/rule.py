@@ -38,7 +38,6 @@ class BoundScore:
 
     score: Score
     logits: bool
-    temperature: float
     random_state: int
     assumed: bool = False
 
@@ -46,11 +45,6 @@ class BoundScore:
         """Bind the score to an input that states whether it holds `logits`, or does not (None)."""
         if logits is None:
             return self
-        if self.logits and not logits and self.temperature != 1:
-            raise InputError(
-                f"The input must hold logits, which temperature={self.temperature:g} divides. "
-                "Got probabilities; pass logits."
-            )
         return replace(self, logits=logits, assumed=False)
 
     @contextmanager
@@ -77,11 +71,6 @@ class BoundScore:
                 "{'logits': rows} (--logits on the command line)."
             )
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """What all kernels ask for."""
-        return {"logits": self.logits, "temperature": self.temperature}
-
     def draws(self, block: Block, **purpose: bool) -> Draws:
         """Describe the random numbers of a block's rows."""
         return self.score.draws(self.random_state, block.ids, block.start, **purpose)
@@ -97,12 +86,12 @@ class BoundScore:
         draws = self.draws(block, calibrating=calibrating)
         with self.checking(block):
             return _kernels.true_label_scores(
-                self.score.base.kernel, block.rows, draws, block.known_labels, **self.options
+                self.score.base.kernel, block.rows, draws, block.known_labels, logits=self.logits
             )
 
     def top_scores(self, rows: Array, top_classes: IntArray) -> FloatArray:
         """Compute softmax scores of the most probable classes (n,), whatever the score."""
-        return _kernels.true_label_scores(SOFTMAX, rows, NO_DRAWS, top_classes, **self.options)
+        return _kernels.true_label_scores(SOFTMAX, rows, NO_DRAWS, top_classes, logits=self.logits)
 
     def probabilities(self, rows: Array, indices: IntArray, classes: Array) -> FloatArray:
         """Return the probability of each of these classes in the row at its ascending index."""
@@ -112,7 +101,7 @@ class BoundScore:
         step = max(1, SLICE_ELEMENTS // max(1, rows.shape[1]))
         for start in range(0, len(rows), step):
             in_slice = slice(*np.searchsorted(indices, [start, start + step]))
-            p = probabilities(rows[start : start + step], **self.options)
+            p = probabilities(rows[start : start + step], logits=self.logits)
             values[in_slice] = p[indices[in_slice] - start, classes[in_slice]]
         return values
 
@@ -130,13 +119,13 @@ class BoundScore:
         """Compute ranks of the true labels (n,)."""
         assert block.labels is not None
         with self.checking(block):
-            return _kernels.true_label_ranks(block.rows, block.known_labels, **self.options)
+            return _kernels.true_label_ranks(block.rows, block.known_labels, logits=self.logits)
 
     def matrix(self, block: Block, draws: Draws) -> FloatArray:
         """Compute scores of every class (n, K)."""
         with self.checking(block):
             scores = _kernels.score_matrix(
-                self.score.base.kernel, block.rows, draws, **self.options
+                self.score.base.kernel, block.rows, draws, logits=self.logits
             )
         return self.score.from_base(scores, np.arange(scores.shape[1]))
 
@@ -144,14 +133,14 @@ class BoundScore:
         """Compute scores and ranks of all listed classes of top-k rows."""
         with self.checking(block):
             scores, ranks = _kernels.score_entries(
-                self.score.base.kernel, block.rows, draws, **self.options
+                self.score.base.kernel, block.rows, draws, logits=self.logits
             )
         return self.score.from_base(scores, block.rows.classes), ranks
 
     def ranks(self, block: Block) -> IntArray:
         """Compute ranks of every class (n, K)."""
         with self.checking(block):
-            return _kernels.rank_matrix(block.rows, **self.options)
+            return _kernels.rank_matrix(block.rows, logits=self.logits)
 
 
 def listed_labels(block: Block) -> IntArray | None:
@@ -245,7 +234,7 @@ class SetRule:
 
     @property
     def _options(self) -> dict[str, Any]:
-        return {"keep_top": self.keep_top, **self.scoring.options}
+        return {"keep_top": self.keep_top, "logits": self.scoring.logits}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is made ready, which stays in this process."""

@@ -24,7 +24,7 @@ class StandardPredictor(GroupPredictor):
     confidence
         Guarantee coverage with this probability over calibration sets; None guarantees it on
         average over them.
-    alpha, score, exact, keep_top, from_logits, temperature, random_state
+    alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor.
 
     >>> p = [[0.75, 0.125, 0.125], [0.25, 0.5, 0.25], [0.125, 0.25, 0.625]]

@@ -152,7 +152,7 @@ class BlockView(NamedTuple):
             return 100.0 * rows[index, classes]
         values = rows[index].astype(np.float64)
         if scoring.logits:
-            values = np.exp((values - values.max()) / scoring.temperature)
+            values = np.exp(values - values.max())
         return (100 * values / values.sum())[classes]
 
 

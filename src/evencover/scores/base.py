@@ -14,7 +14,7 @@ from evencover._kernels import BadRow, Draws, Formula, Position
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream, check_random_state, row_ids
-from evencover.validation import class_labels, raise_bad_row, real_number, score_rows
+from evencover.validation import class_labels, raise_bad_row, score_rows
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,6 @@ class Score(ABC):
         random_state: int = 0,
         ids: Any = None,
         from_logits: bool = False,
-        temperature: float = 1.0,
         calibrating: bool = True,
     ) -> FloatArray:
         """Score each row's true label (N,) in one pass, without sorting.
@@ -93,7 +92,7 @@ class Score(ABC):
         """
         rows = score_rows(probabilities)
         labels = class_labels(labels, rows.shape[1], len(rows))
-        options = (random_state, ids, from_logits, temperature, calibrating)
+        options = (random_state, ids, from_logits, calibrating)
         scores = self._base_scores(_kernels.true_label_scores, rows, options, labels)
         counts = np.bincount(labels, minlength=rows.shape[1])
         return self.with_counts(counts).from_base(scores, labels)
@@ -105,12 +104,11 @@ class Score(ABC):
         random_state: int = 0,
         ids: Any = None,
         from_logits: bool = False,
-        temperature: float = 1.0,
         calibrating: bool = False,
     ) -> FloatArray:
         """Score every class in every row (N, K)."""
         rows = score_rows(probabilities)
-        options = (random_state, ids, from_logits, temperature, calibrating)
+        options = (random_state, ids, from_logits, calibrating)
         scores = self._base_scores(_kernels.score_matrix, rows, options)
         return self.from_base(scores, np.arange(rows.shape[1]))
 
@@ -118,17 +116,16 @@ class Score(ABC):
         self,
         kernel: Callable[..., FloatArray],
         rows: Array,
-        options: tuple[int, Any, bool, float, bool],
+        options: tuple[int, Any, bool, bool],
         *arguments: Any,
     ) -> FloatArray:
         """Call a kernel on the rows; raise InputError for the first bad one."""
-        seed, ids, logits, temperature, calibrating = options
-        scale = float(real_number(temperature, "temperature", self.name, 0, open_low=True))
+        seed, ids, logits, calibrating = options
         check_random_state(seed, self.name)
         keys = None if ids is None else row_ids(ids, len(rows))
         inputs = (self.base.kernel, rows, self.draws(seed, keys, calibrating=calibrating))
         try:
-            return kernel(*inputs, *arguments, logits=logits, temperature=scale)
+            return kernel(*inputs, *arguments, logits=logits)
         except BadRow as error:
             bad = error.row
         return raise_bad_row(rows[bad], bad, logits=logits)

@@ -288,7 +288,7 @@ def _probabilities(
     top = graph.largest(where(usual, rows, -math.inf))
     valid = graph.all(usual) & (top > -math.inf)
     shifted = where(valid, rows - where(valid, top, 0.0), 0.0)
-    e = _exp_nonpositive(graph, shifted / float(rule.scoring.temperature))
+    e = _exp_nonpositive(graph, shifted)
     scale = 2.0 ** (62 - n_classes.bit_length())
     total = graph.sum(rint(e * scale).cast("int64")).cast("float64")
     return e / (total / scale), valid
