@@ -23,13 +23,14 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "command_pages",
     "generated_tables",
 ]
-exclude_patterns = ["_build", "_extensions"]
+exclude_patterns = ["_build", "_extensions", "evidence"]
 exclude_patterns += [f"{name}/*.{form}" for name in GALLERIES for form in ("ipynb", "py")]
 templates_path = ["_templates"]
 
@@ -42,7 +43,7 @@ autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 88
 
 myst_heading_anchors = 3
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 smartquotes_action = "qe"  # two hyphens start an option
 suppress_warnings = ["config.cache"]  # the gallery's settings contain functions
 

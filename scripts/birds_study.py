@@ -43,7 +43,7 @@ def read(path: Path) -> tuple[Any, Any, Any]:
 
 
 def occurring(rows: Any, labels: Any, names: Any) -> tuple[Any, Any, Any]:
-    """Leave out the outputs that no photograph shows."""
+    """Leave out the outputs of species without photographs."""
     found, labels = np.unique(labels, return_inverse=True)
     rows = rows[:, found]
     return rows / rows.sum(axis=1, keepdims=True), labels, names[found]

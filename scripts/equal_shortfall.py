@@ -18,28 +18,13 @@ from typing import Any
 
 import numpy as np
 from evidence_output import write_table, write_text
-from pooled_study import AS_PUBLISHED, SCORES, Loader, languages, loaders
+from pooled_study import AS_PUBLISHED, SCORES, Loader, data_sets
 
 from evencover import EvencoverWarning, PooledPredictor, StandardPredictor
-from evencover.data import load_filetypes
 
 N_SPLITS = 3
 MOST_ROWS = 20_000
 LEAST_TEST_ROWS = 20  # of a class
-TITLES = {
-    "banking77_tfidf": "BANKING77",
-    "birds_inat": "birds, 965 outputs",
-    "birds_inat, occurring": "birds, 173 species",
-    "cifar100_densenet": "CIFAR-100",
-    "clinc150_minilm": "CLINC150",
-    "timezones": "time zones",
-}
-
-
-def filetypes() -> tuple[Any, Any]:
-    """Return the bundled file types."""
-    bundled = load_filetypes()
-    return bundled.probabilities, bundled.labels
 
 
 def labels_and_shortfall(predictor: Any, rows: Any, labels: Any) -> tuple[float, float]:
@@ -89,17 +74,15 @@ def summary(ratios: Any) -> str:
 def main() -> None:
     """Measure every data set, and write the table and the sentence."""
     warnings.simplefilter("ignore", EvencoverWarning)  # of classes with few examples
-    sets: dict[str, Loader] = {"file types (bundled)": filetypes, "languages (bundled)": languages}
-    for path in map(Path, sys.argv[1:]):
-        sets.update(loaders(path, MOST_ROWS))
+    sets = data_sets([Path(name) for name in sys.argv[1:]], MOST_ROWS)
     heads = ["data", "`pooled` + softmax: labels, shortfall"]
     table = [[*heads, *(f"`standard` + {score}" for score in SCORES)]]
     ratios = []
-    for name, load in sets.items():
+    for (_, data), load in sets.items():
         size, shortfall, *others = measure(load)
         ratios.append([n / size for n in others])
         cells = [f"{n:.3g} ({n / size:.1f} x)" for n in others]
-        table.append([TITLES.get(name, name), f"{size:.2f}, {shortfall:.1f}", *cells])
+        table.append([data, f"{size:.2f}, {shortfall:.1f}", *cells])
         print(*table[-1], sep=" | ", flush=True)
     write_table("equal_shortfall.csv", table)
     write_text("equal_shortfall.md", summary(ratios))

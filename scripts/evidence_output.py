@@ -11,6 +11,14 @@ DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "evidence"
 IMAGES = DOCS / "images"
 INKS = {"light": "#333333", "dark": "#cfd0d0"}
+# A single picture for light and dark pages: gray ink on a transparent background.
+GRAY_INK = "#7a7f85"
+PLAIN: dict[str, Any] = {
+    "savefig.transparent": True,
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "legend.facecolor"), "none"),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), GRAY_INK),
+    **dict.fromkeys(("xtick.color", "ytick.color"), GRAY_INK),
+}
 
 
 def write_table(name: str, rows: Iterable[Iterable[object]]) -> None:

@@ -1,43 +1,49 @@
 """Compare POOLED with other methods on many data sets: the study behind docs/research/pooled.md.
 
-    python scripts/pooled_study.py --development FILE.npz ... --held-out FILE.npz ... -o FOLDER
+python scripts/pooled_study.py FILE.npz ...    writes docs/evidence/pooled_*.csv and pooled.md, and
+                                               pareto_light.svg and pareto_dark.svg in docs/images
 
-The bundled languages and the simulated data sets are always included. Files contain `labels`, and
-`probs` or `quantized_logits` with `zero` and `scale`. A file with outputs that never occur is used
-twice, with all outputs and with the classes that occur. *Development* files were used to develop
-the method, *held-out* files were not. Each data set is calibrated with 10, 20 and 50 examples per
-class, and with a long tail: its own if its class sizes differ widely, else class sizes that
-decrease geometrically from 50 to 1. Where outputs never occur, rows are drawn at random.
-
-It writes `settings.csv`, `summary.md`, `frontier.png` and `variants.csv` (other parameters of
-POOLED, on real data). With ``--before CSV``, the settings of an earlier version, it writes the
-ratios to these (`before.md`).
+The bundled data sets are always included. Files contain `labels`, and `probs` or `quantized_logits`
+with `zero` and `scale`; their names decide whether the method was developed on them (`FILES`). A
+file with outputs that never occur is used twice, with all outputs and with the classes that occur.
+Each data set is calibrated with 10, 20 and 50 examples per class, and with a long tail: its own if
+its class sizes differ widely, else class sizes that decrease geometrically from 50 to 1. Where
+outputs never occur, rows are drawn at random.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from evidence_output import write_pictures, write_table, write_text
 
 from evencover import EvencoverWarning, PooledPredictor, compare
-from evencover.data import SIMULATED, load_languages, load_simulated
+from evencover.data import load_filetypes, load_languages
+from evencover.plotting import BLUE
 from evencover.predictors import make_predictor
 
+FILES = {  # name of a file -> its title, and whether POOLED was developed on it
+    "banking77_tfidf": ("BANKING77", "development"),
+    "cifar100_densenet": ("CIFAR-100", "development"),
+    "clinc150_minilm": ("CLINC150", "development"),
+    "birds_inat": ("birds", "development"),
+    "sections": ("sections", "held-out"),
+    "maintainers": ("maintainers", "held-out"),
+    "timezones": ("time zones", "held-out"),
+}
 SIZES = (10, 20, 50)
 OTHERS = ("standard", "classwise", "clustered", "interpolated", "fuzzy", "macro", "rc3p")
 METHODS = (*OTHERS, "pooled")
 SCORES = ("softmax", "aps", "raps")
 AS_PUBLISHED: Any = {"keep_top": False}  # sets as their authors define them
-MOST_ROWS = 60_000  # of a data set, by default; simulated ones have up to 1.3 million
 METRICS = ("true_gap", "cost", "avg_size", "marginal_coverage")
-FRONTIER_COLUMNS = 4
 VARIANTS: dict[str, dict[str, Any]] = {
     "`floor=None`": {"floor": None},
     "`floor=0.8`": {"floor": 0.8},
@@ -64,7 +70,10 @@ Results = dict[Setting, dict[str, Row]]
 Loader = Callable[[], tuple[Any, Any]]
 
 
-def from_file(path: Path, most_rows: int = MOST_ROWS) -> tuple[Any, Any]:
+# ---- data ----------------------------------------------------------------------------------------
+
+
+def from_file(path: Path, most_rows: int = 60_000) -> tuple[Any, Any]:
     """Read probabilities and labels; of many rows, choose some at random."""
     with np.load(path, allow_pickle=False) as file:
         labels = file["labels"].astype(np.int64)
@@ -84,31 +93,27 @@ def from_occurring(path: Path, most_rows: int) -> tuple[Any, Any]:
     return rows / rows.sum(axis=1, keepdims=True), labels
 
 
-def loaders(path: Path, most_rows: int) -> dict[str, Loader]:
-    """Return how to load the data sets of a file, by name."""
-    found: dict[str, Loader] = {path.stem: lambda: from_file(path, most_rows)}
-    rows, labels = from_file(path, most_rows)
-    if len(np.unique(labels)) < rows.shape[1]:
-        found[f"{path.stem}, occurring"] = lambda: from_occurring(path, most_rows)
-    return found
+def bundled(load: Callable[[], Any]) -> tuple[Any, Any]:
+    """Return rows and labels of a bundled data set."""
+    rows, labels, *_ = load()
+    return rows, labels
 
 
-def simulated(name: str, most_rows: int) -> tuple[Any, Any]:
-    """Return the first rows of a simulated data set, which are in random order."""
-    rows, labels, n_rows = [], [], 0
-    for block in load_simulated(name).blocks():
-        rows.append(np.array(block.rows))
-        labels.append(np.asarray(block.labels))
-        n_rows += len(block.rows)
-        if n_rows >= most_rows:
-            break
-    return np.concatenate(rows), np.concatenate(labels)
-
-
-def languages() -> tuple[Any, Any]:
-    """Return the bundled data set."""
-    bundled = load_languages()
-    return bundled.probabilities, bundled.labels
+def data_sets(paths: list[Path], most_rows: int) -> dict[tuple[str, str], Loader]:
+    """Return how to load each data set, by type and title."""
+    sets: dict[tuple[str, str], Loader] = {
+        ("development", "languages"): partial(bundled, load_languages),
+        ("development", "file types"): partial(bundled, load_filetypes),
+    }
+    for path in paths:
+        title, kind = FILES[path.stem]
+        rows, labels = from_file(path, most_rows)
+        n_classes, n_outputs = len(np.unique(labels)), rows.shape[1]
+        if n_classes < n_outputs:
+            sets[kind, f"{title}, {n_outputs} outputs"] = partial(from_file, path, most_rows)
+            title = f"{title}, {n_classes} classes"
+        sets[kind, title] = partial(from_occurring, path, most_rows)
+    return sets
 
 
 def long_tail(n_classes: int, most: int, seed: int = 0) -> Any:
@@ -134,26 +139,31 @@ def plans(labels: Any, n_classes: int) -> Iterator[tuple[str, Any]]:
     yield f"1 to {sizes[-1]}", tail
 
 
-def run(sets: dict[tuple[str, str], Loader], n_splits: int, folder: Path) -> Results:
-    """Compute the metrics of every method in every setting, and write them as they come."""
+# ---- eight methods -------------------------------------------------------------------------------
+
+
+def run(sets: dict[tuple[str, str], Loader], n_splits: int) -> Results:
+    """Compute the metrics of every method in every setting."""
     results: Results = defaultdict(dict)
-    with (folder / "settings.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*Setting._fields, "method", *METRICS])
-        for (kind, data), load in sets.items():
-            rows, labels = load()
-            methods = [make_predictor(method, **AS_PUBLISHED) for method in METHODS]
-            for size, sizes in plans(labels, rows.shape[1]):
-                options: Any = {"n_splits": n_splits, "calibration_sizes": sizes}
-                found = compare(rows, labels, methods=methods, scores=SCORES, **options)
-                for row in found.rows():
-                    setting = Setting(kind, data, size, row["score"])
-                    results[setting][row["method"]] = row
-                    values = [f"{row[metric]:.4f}" for metric in METRICS]
-                    writer.writerow([*setting, row["method"], *values])
-                file.flush()
-                print(data, size, flush=True)
+    for (kind, data), load in sets.items():
+        rows, labels = load()
+        methods = [make_predictor(method, **AS_PUBLISHED) for method in METHODS]
+        for size, sizes in plans(labels, rows.shape[1]):
+            options: Any = {"n_splits": n_splits, "calibration_sizes": sizes}
+            for row in compare(rows, labels, methods=methods, scores=SCORES, **options).rows():
+                results[Setting(kind, data, size, row["score"])][row["method"]] = row
+            print(data, size, flush=True)
     return results
+
+
+def settings_table(results: Results) -> list[list[str]]:
+    """List every setting and method."""
+    rows = [
+        [*setting, method, *(f"{row[metric]:.4f}" for metric in METRICS)]
+        for setting, cell in results.items()
+        for method, row in cell.items()
+    ]
+    return [[*Setting._fields, "method", *METRICS], *rows]
 
 
 def ratio(cells: list[dict[str, Row]], other: str, metric: str, method: str = "pooled") -> float:
@@ -174,75 +184,91 @@ def wins(cells: list[dict[str, Row]], metric: str) -> int:
     return count
 
 
+def of_kind(results: Results, kind: str) -> list[dict[str, Row]]:
+    """Return the settings of development or held-out data, or all."""
+    return [cell for setting, cell in results.items() if kind in ("all", setting.kind)]
+
+
+def ratios_table(results: Results, metric: str) -> list[list[str]]:
+    """Return a metric of POOLED relative to each method, by type of data."""
+    rows = []
+    for kind in ["all", *dict.fromkeys(setting.kind for setting in results)]:
+        cells = of_kind(results, kind)
+        relative = [f"{100 * (ratio(cells, other, metric) - 1):+.0f}%" for other in OTHERS]
+        rows.append([kind, str(len(cells)), str(wins(cells, metric)), *relative])
+    return [["data", "settings", "lowest", *(f"`{other}`" for other in OTHERS)], *rows]
+
+
+def at_twenty(results: Results) -> dict[str, dict[str, Row]]:
+    """Return the settings with softmax and 20 examples per class, by data set."""
+    return {
+        setting.data: cell
+        for setting, cell in results.items()
+        if setting.score == "softmax" and setting.size.split()[0] == "20"
+    }
+
+
+def methods_table(results: Results) -> list[list[str]]:
+    """Return TrueGap and AvgSize of every method with softmax and 20 examples per class."""
+    rows = [
+        [data, *(f"{cell[m]['true_gap']:.1f}, {cell[m]['avg_size']:.3g}" for m in METHODS)]
+        for data, cell in at_twenty(results).items()
+    ]
+    return [["data", *(f"`{method}`" for method in METHODS)], *rows]
+
+
 def summary(results: Results) -> str:
-    """Write how POOLED compares with each method, by type of data."""
-    lines = []
-    for metric in ("cost", "true_gap", "avg_size"):
-        lines += [f"{metric}:", "", f"| data | settings | lowest | {' | '.join(OTHERS)} |"]
-        lines.append("|---|---|---|" + "---|" * len(OTHERS))
-        for kind in ["all", *dict.fromkeys(setting.kind for setting in results)]:
-            cells = [cell for setting, cell in results.items() if kind in ("all", setting.kind)]
-            below = [f"{100 * (ratio(cells, other, metric) - 1):+.0f}%" for other in OTHERS]
-            lines.append(f"| {kind} | {len(cells)} | {wins(cells, metric)} | {' | '.join(below)} |")
-        lines.append("")
+    """Count the settings in which POOLED costs least, and state its coverage."""
+    softmax = [cell for setting, cell in results.items() if setting.score == "softmax"]
+    held_out = of_kind(results, "held-out")
     coverage = [cell["pooled"]["marginal_coverage"] for cell in results.values()]
-    lines.append(f"overall coverage of POOLED: {min(coverage):.3f} to {max(coverage):.3f}")
-    return "\n".join(lines) + "\n"
+    text = (
+        f"With the softmax score, `pooled` had the lowest cost of eight methods in "
+        f"{wins(softmax, 'cost')} of {len(softmax)} settings; with\nall scores, in "
+        f"{wins(list(results.values()), 'cost')} of {len(results)}."
+    )
+    if held_out:
+        text += (
+            f" On data that had no part in its development it was\nlowest in "
+            f"{wins(held_out, 'cost')} of {len(held_out)}."
+        )
+    low, mean, high = min(coverage), np.mean(coverage), max(coverage)
+    return f"{text} Its overall coverage was {low:.1%} to {high:.1%}, {mean:.1%} on average."
 
 
-def against(before: Path, results: Results) -> str:
-    """Write POOLED's cost and TrueGap relative to an earlier version, by data set."""
-    with before.open(newline="") as file:
-        earlier = {
-            Setting(*(row[field] for field in Setting._fields)): row
-            for row in csv.DictReader(file)
-            if row["method"] == "pooled"
-        }
-    lines = ["| data | settings | cost | TrueGap | AvgSize |", "|---|---|---|---|---|"]
-    for data in dict.fromkeys(setting.data for setting in results):
-        cells = [
-            {"pooled": cell["pooled"], "before": {m: float(earlier[setting][m]) for m in METRICS}}
-            for setting, cell in results.items()
-            if setting.data == data and setting in earlier
-        ]
-        if cells:
-            metrics = ("cost", "true_gap", "avg_size")
-            ratios = " | ".join(f"{ratio(cells, 'before', metric):.3f}" for metric in metrics)
-            lines.append(f"| {data} | {len(cells)} | {ratios} |")
-    return "\n".join(lines) + "\n"
-
-
-def draw_frontier(results: Results, path: Path) -> None:
+def draw(results: Results, ink: str) -> Any:
     """Draw TrueGap against AvgSize with 20 examples per class and softmax scores."""
     import matplotlib.pyplot as plt
     from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-    chosen = {
-        setting: cell
-        for setting, cell in results.items()
-        if setting.score == "softmax" and setting.size.split()[0] == "20"
-    }
-    n_rows = -(-len(chosen) // FRONTIER_COLUMNS)
-    size = (3 * FRONTIER_COLUMNS, 2.7 * n_rows)
-    figure, axes = plt.subplots(n_rows, FRONTIER_COLUMNS, figsize=size, layout="constrained")
+    chosen = at_twenty(results)
+    n_rows = -(-len(chosen) // 3)
+    figure, axes = plt.subplots(n_rows, 3, figsize=(9, 2.5 * n_rows), layout="constrained")
     for ax in axes.flat[len(chosen) :]:
         ax.set_axis_off()
-    for ax, (setting, cell) in zip(axes.flat, chosen.items(), strict=False):
-        for number, method in enumerate(METHODS):
+    marks = "sv^<>PXo"
+    for ax, (data, cell) in zip(axes.flat, chosen.items(), strict=False):
+        for mark, method in zip(marks, METHODS, strict=True):
             row, is_ours = cell[method], method == "pooled"
-            style = {"marker": "D" if is_ours else "o", "color": "k" if is_ours else f"C{number}"}
-            ax.plot(row["avg_size"], row["true_gap"], linestyle="none", label=method, **style)
-        ax.set(xscale="log", title=setting.data, xlabel="AvgSize", ylabel="TrueGap", ylim=0)
-        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            style: Any = {"markersize": 8, "color": BLUE} if is_ours else {"markersize": 5}
+            style.setdefault("color", "#8c8c8c")
+            x, y = row["avg_size"], row["true_gap"]
+            ax.plot(x, y, mark, linestyle="none", label=method, **style)
+        ax.set(xscale="log", ylim=0, xlabel="labels per set", ylabel="TrueGap")
+        ax.set_title(data, fontsize=11, color=ink)
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
         ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         ax.xaxis.set_minor_locator(NullLocator())
     handles, names = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(METHODS), frameon=False)
-    figure.savefig(path, dpi=110)
+    figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
+    return figure
 
 
-def variants(sets: dict[tuple[str, str], Loader], n_splits: int, path: Path) -> None:
-    """Write cost and TrueGap of other parameters of POOLED over those of the default.
+# ---- other parameters, other folds ---------------------------------------------------------------
+
+
+def variants_table(sets: dict[tuple[str, str], Loader], n_splits: int) -> list[list[str]]:
+    """Return cost, TrueGap and AvgSize of other parameters of POOLED over those of the default.
 
     They are geometric means over data sets and scores with 20 examples per class.
     """
@@ -263,45 +289,58 @@ def variants(sets: dict[tuple[str, str], Loader], n_splits: int, path: Path) -> 
         }
         for number in range(len(SCORES)):
             cells[kind].append({name: found[number] for name, found in by_variant.items()})
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        titles = [f"{kind}: {name}" for kind in cells for name in ("cost", "TrueGap", "AvgSize")]
-        writer.writerow(["variant", *titles])
-        for name in VARIANTS:
-            ratios = [
-                f"{ratio(of_kind, 'default', metric, name):.4f}"
-                for of_kind in cells.values()
-                for metric in ("cost", "true_gap", "avg_size")
-            ]
-            writer.writerow([name, *ratios])
+    titles = [f"{kind}: {name}" for kind in cells for name in ("cost", "TrueGap", "AvgSize")]
+    table = [["variant", *titles]]
+    for name in VARIANTS:
+        ratios = [
+            f"{ratio(of_one_kind, 'default', metric, name):.3f}"
+            for of_one_kind in cells.values()
+            for metric in ("cost", "true_gap", "avg_size")
+        ]
+        table.append([name, *ratios])
+    return table
+
+
+def stability_table(sets: dict[tuple[str, str], Loader], n_splits: int) -> list[list[str]]:
+    """Return the share of sets that another random_state changes, with 4000 examples."""
+    table = [["data", "sets that differ"]]
+    for (_, data), load in sets.items():
+        rows, labels = load()
+        changed = []
+        for seed in range(n_splits):
+            order = np.random.default_rng(seed).permutation(len(labels))
+            known, new = order[:4000], order[4000:8000]
+            one, other = (
+                PooledPredictor(random_state=state, **AS_PUBLISHED)
+                .fit(rows[known], labels[known])
+                .predict_set(rows[new])
+                .to_lists()
+                for state in (2 * seed, 2 * seed + 1)
+            )
+            changed.append(np.mean([a != b for a, b in zip(one, other, strict=True)]))
+        table.append([data, f"{np.mean(changed):.1%}"])
+    return table
 
 
 def main() -> None:
     """Run the study and write its tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--development", nargs="*", type=Path, default=[])
-    parser.add_argument("--held-out", nargs="*", type=Path, default=[])
-    parser.add_argument("-o", "--output", type=Path, required=True, help="folder for the tables")
-    parser.add_argument("--n-splits", type=int, default=10)
-    parser.add_argument("--before", type=Path, help="settings.csv of an earlier version")
-    parser.add_argument("--most-rows", type=int, default=MOST_ROWS, help="of a data set")
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--n-splits", type=int, default=3)
+    parser.add_argument("--most-rows", type=int, default=20_000, help="of a data set")
     options = parser.parse_args()
-    most_rows = options.most_rows
-    sets: dict[tuple[str, str], Loader] = {("development", "languages"): languages}
-    for kind, paths in (("development", options.development), ("held-out", options.held_out)):
-        for path in paths:
-            sets.update({(kind, data): load for data, load in loaders(path, most_rows).items()})
-    for name in SIMULATED:
-        sets["simulated", name] = lambda name=name: simulated(name, most_rows)
-    options.output.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore", EvencoverWarning)  # few examples of some classes are the point
-    results = run(sets, options.n_splits, options.output)
-    (options.output / "summary.md").write_text(summary(results), encoding="utf-8")
-    if options.before:
-        (options.output / "before.md").write_text(against(options.before, results))
-    draw_frontier(results, options.output / "frontier.png")
-    real = {key: load for key, load in sets.items() if key[0] != "simulated"}
-    variants(real, options.n_splits, options.output / "variants.csv")
+    n_splits = options.n_splits
+    sets = data_sets(options.files, options.most_rows)
+    results = run(sets, n_splits)
+    write_table("pooled_settings.csv", settings_table(results))
+    write_table("pooled_cost.csv", ratios_table(results, "cost"))
+    write_table("pooled_gap.csv", ratios_table(results, "true_gap"))
+    write_table("pooled_methods.csv", methods_table(results))
+    write_text("pooled.md", summary(results))
+    write_pictures("pareto", lambda ink: draw(results, ink))
+    write_table("pooled_stability.csv", stability_table(sets, n_splits))
+    write_table("pooled_variants.csv", variants_table(sets, n_splits))
 
 
 if __name__ == "__main__":

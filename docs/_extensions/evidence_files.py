@@ -80,6 +80,8 @@ def with_blocks(text: str) -> str:
     """Return a page with the present content of the files that it shows between markers."""
 
     def block(match: re.Match[str]) -> str:
+        if not (FOLDER / match[1]).exists():
+            return match[0]
         lines = "\n".join(markdown(FOLDER / match[1]))
         return f"{match[1]} -->\n{lines}\n"
 

@@ -1,0 +1,207 @@
+"""Run a benchmark and write its main results as tables of the site: steps of `make evidence`.
+
+python scripts/record_benchmarks.py peers|reading|cluster|serving|monitoring|topk [OPTION ...]
+
+Options go to the benchmark (benchmarks/README.md). It writes all results to benchmarks/results, and
+this script writes the tables of pages to docs/evidence. Timings need an idle machine.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from evidence_output import write_table, write_text
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+TITLES = {"mapie": "MAPIE", "torchcp": "TorchCP", "numpy_sort": "NumPy, sorting"}
+README_ROWS = (
+    ("clustered", "aps", "torchcp"),
+    ("standard", "aps", "mapie"),
+    ("standard", "softmax", "torchcp"),
+)
+
+
+def read(name: str) -> Any:
+    """Return the results that a benchmark wrote."""
+    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+
+
+def title(record: dict[str, Any]) -> str:
+    """Return the name and version of a contestant."""
+    name = record["contestant"]
+    return f"{TITLES.get(name, name)} {record['version'].split()[0]}"
+
+
+def seconds(number: float) -> str:
+    """Write seconds with two significant digits; whole seconds from 10 on."""
+    return f"{number:,.0f} s" if number >= 10 else f"{number:.2g} s"
+
+
+def peers() -> None:
+    """Compare with other packages."""
+    results = read("latest")
+    records = [one for one in results["comparisons"] if not one.get("extrapolated_from_rows", 1)]
+    heads = ["method", "score", "package", "calibrate", "predict", "peak memory"]
+    write_table("performance.csv", [heads, *(peer_row(one) for one in records)])
+    found = {(one["method"], one["score"], one["contestant"]): one for one in records}
+    rows = []
+    for method, score, name in README_ROWS:
+        ours, theirs = found[method, score, "evencover"], found[method, score, name]
+        cells = [f"{total(one)}, {megabytes(one)}" for one in (ours, theirs)]
+        rows.append([f"`{method}`, {score}", cells[0], f"{title(theirs)}: {cells[1]}"])
+    write_table("performance_readme.csv", [["calibrate + predict", "evencover", "other"], *rows])
+    machine, memory = results["machine"], results["memory"]
+    write_text(
+        "performance.md",
+        f"{machine['cpu']}, {machine['cores']} cores; Python {machine['python']}, NumPy "
+        f"{machine['numpy']}. From a memory map of {memory['input_bytes'] / 1e9:.0f} GB "
+        f"({memory['rows']:,} rows,\n{memory['classes']:,} classes), CLUSTERED with APS calibrates "
+        f"in {memory['calibrate_seconds']:.1f} s, predicts in {memory['predict_seconds']:.1f} s, "
+        f"and needs {memory['peak_private_bytes'] / 1e6:.0f} MB.",
+    )
+    one_row = [
+        [score, *(f"{1e6 * by_name[name]['seconds']:.0f} µs" for name in names)]
+        for names in [("evencover", "torchcp", "mapie")]
+        for score, by_name in results["everyday"]["one_row"].items()
+        if all("seconds" in by_name.get(name, {}) for name in names)
+    ]
+    write_table("performance_one_row.csv", [["score", "evencover", "TorchCP", "MAPIE"], *one_row])
+
+
+def peer_row(record: dict[str, Any]) -> list[str]:
+    """Return the times and the memory of one contestant."""
+    return [
+        f"`{record['method']}`",
+        record["score"],
+        title(record),
+        seconds(record["calibrate_seconds"]),
+        seconds(record["predict_seconds"]),
+        megabytes(record),
+    ]
+
+
+def total(record: dict[str, Any]) -> str:
+    """Return the time of calibration and prediction together."""
+    return seconds(record["calibrate_seconds"] + record["predict_seconds"])
+
+
+def megabytes(record: dict[str, Any]) -> str:
+    """Return the memory over the input."""
+    return f"{record['peak_bytes_over_input'] / 1e6:,.0f} MB"
+
+
+def reading() -> None:
+    """Compare the reading of files with their own libraries."""
+    rows = [
+        [
+            f"`{one['file']}`",
+            f"{1e3 * one['evencover_seconds']:.0f} ms",
+            f"{1e3 * min(one['whole_seconds'], one['pieces_seconds']):.0f} ms",
+        ]
+        for one in read("reading")["files"]
+    ]
+    write_table("reading.csv", [["file", "evencover", "its own library"], *rows])
+
+
+def cluster() -> None:
+    """Compare one thread, one worker and two workers."""
+    results = read("cluster")
+    rows = []
+    for job in ("calibrate", "predict", "evaluate"):
+        times = [
+            f"{statistics.median(results['seconds'][job][run]):.2f} s"
+            for run in ("thread", "worker", "workers")
+        ]
+        speedup = results["ratios"][job]["speedup_of_two_workers"]
+        rows.append([job, *times, f"{speedup:.2f}"])
+    heads = ["", "one thread", "one worker", "two workers", "speedup of two workers"]
+    write_table("cluster.csv", [heads, *rows])
+
+
+def serving() -> None:
+    """List requests per second and the processor time of one request."""
+    results = read("serving")
+    rows = [
+        [
+            one["request"],
+            one["connections"],
+            f"{one['per_second']:.0f}",
+            f"{one['p50_ms']:.1f} ms",
+            f"{one['p99_ms']:.1f} ms",
+            f"{one['cpu_ms']:.2f} ms",
+        ]
+        for one in results["sets"]
+    ]
+    heads = ["request", "connections", "per second", "median", "99%", "processor time"]
+    write_table("serving.csv", [heads, *rows])
+    rows = [
+        [one["request"], f"{one['p50_ms']:.1f} ms", f"{one['cpu_ms']:.1f} ms"]
+        for one in results["monitor"]
+    ]
+    write_table("serving_monitor.csv", [["request", "median", "processor time"], *rows])
+
+
+def monitoring() -> None:
+    """List delays until an alarm, and false alarms by the arrival of labels."""
+    found = read("delays")
+    cases = [case for case in next(iter(found.values())) if case != "false alarms"]
+    heads = [f"to {float(fallen):.0%} after {int(good):,}" for fallen, good in map(after, cases)]
+    rows = [
+        [name, f"{one['false alarms']:.2f}", *(delay(one[case]) for case in cases)]
+        for name, one in found.items()
+    ]
+    write_table("monitoring_delays.csv", [["monitor", "false alarms", *heads], *rows])
+    rows = [[name, f"{share:.2f}"] for name, share in read("label_arrival").items()]
+    write_table("monitoring_arrival.csv", [["arrival of labels", "false alarms"], *rows])
+
+
+def after(case: str) -> list[str]:
+    """Split a case: to which coverage, after how many labels."""
+    return case.split(" after ")
+
+
+def delay(labels: float) -> str:
+    """Write a delay; streams end after 3000 labels."""
+    return "3000+" if labels > 3000 else f"{labels:.0f}"
+
+
+class Benchmark(NamedTuple):
+    """A module with its options, and how to write its tables."""
+
+    command: str
+    record: Callable[[], None]
+
+
+BENCHMARKS = {
+    "peers": Benchmark("benchmarks --repetitions 3", peers),
+    "reading": Benchmark("benchmarks.reading", reading),
+    "cluster": Benchmark("benchmarks.cluster", cluster),
+    "serving": Benchmark("benchmarks.serving --requests 4000 --labels 20000", serving),
+    "monitoring": Benchmark("benchmarks.delays --streams 60", monitoring),
+    "topk": Benchmark("benchmarks.topk", lambda: None),  # main keeps what it prints
+}
+
+
+def main() -> None:
+    """Run one benchmark and write its tables."""
+    name, *options = sys.argv[1:]
+    benchmark = BENCHMARKS[name]
+    command = [sys.executable, "-m", *benchmark.command.split(), *options]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    print(done.stdout, flush=True)
+    if done.returncode > 1:  # 1: a goal was missed, which the results show
+        sys.exit(done.returncode)
+    benchmark.record()
+    if name == "topk":
+        write_text("topk.txt", done.stdout)
+
+
+if __name__ == "__main__":
+    main()
