@@ -373,7 +373,6 @@ def metrics(sets, labels, n_classes, alpha):
         ),
         "macro_coverage": sum(coverage) / len(coverage),
         "covgap": 100 * sum(abs(g) for g in gaps) / len(gaps),
-        "undercov_gap": 100 * sum(max(-g, 0) for g in gaps) / len(gaps),
         "frac_undercovered": Fraction(
             sum(c <= level - Fraction(1, 10) for c in coverage), len(coverage)
         ),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from evencover.comparison import Comparison as Comparison
     from evencover.comparison import Recommendation as Recommendation
     from evencover.comparison.compare import compare as compare
-    from evencover.comparison.recommend import recommend as recommend
+    from evencover.comparison.compare import recommend as recommend
     from evencover.errors import EvencoverWarning as EvencoverWarning
     from evencover.errors import InputError as InputError
     from evencover.errors import MismatchWarning as MismatchWarning

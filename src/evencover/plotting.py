@@ -6,15 +6,12 @@ Each display has a ``from_...`` constructor and draws with `plot`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError, needs
-from evencover.quantiles import GroupedScores, conformal_ranks
-from evencover.validation import whole_number
 
 # Okabe and Ito's colors, which color-blind readers can distinguish.
 BLUE, ORANGE, GRAY = "#0072B2", "#D55E00", "#8C8C8C"
@@ -186,109 +183,3 @@ class SetSizeDisplay(_Display):
         shares = np.add.reduceat(self.size_counts[: largest + 1], starts) / self.size_counts.sum()
         ax.bar(starts, shares, width=0.9 * width, align="edge", color=BLUE)
         ax.set(xlabel="classes in the set", ylabel="fraction of examples")
-
-
-@dataclass(eq=False)
-class ScoreDistributionDisplay(_Display):
-    """Calibration scores of one class against those of all classes, or of its cluster."""
-
-    own: FloatArray
-    others: FloatArray
-    threshold: float
-    name: str
-    others_name: str
-
-    @classmethod
-    def from_scores(
-        cls, predictor: Any, scores: Any, labels: Any, index: int, *, ax: Any = None
-    ) -> Self:
-        """Draw class `index` of a calibrated predictor, given the calibration scores (N,)."""
-        scores, labels = np.asarray(scores), np.asarray(labels)
-        index = whole_number(index, "index", cls.__name__, 0, predictor.n_classes_ - 1)
-        alone = np.full(predictor.n_classes_, -1)
-        clusters = np.asarray(getattr(predictor, "cluster_of_class_", alone))
-        in_cluster = clusters[index] >= 0
-        mates = clusters[labels] == clusters[index] if in_cluster else np.ones(len(labels), bool)
-        names = predictor.class_names_
-        return cls(
-            np.sort(scores[labels == index]),
-            np.sort(scores[mates]),
-            float(predictor.thresholds_[index]),
-            f"class {index}" if names is None else str(names[index]),
-            f"cluster {clusters[index]}" if in_cluster else "all classes",
-        ).plot(ax=ax)
-
-    def _draw(self, ax: Any) -> None:
-        """Draw both empirical distribution functions, and the threshold."""
-        for values, color, label in (
-            (self.others, GRAY, self.others_name),
-            (self.own, BLUE, self.name),
-        ):
-            if len(values):
-                ax.ecdf(values, color=color, label=f"{label} ({len(values)} examples)")
-        if np.isfinite(self.threshold):
-            ax.axvline(self.threshold, color=ORANGE, label="threshold")
-        ax.set(xlabel="score", ylabel="cumulative fraction")
-        ax.legend()
-
-
-@dataclass(eq=False)
-class EmbeddingDisplay(_Display):
-    """Classes by the lowest and the highest of the score quantiles that make clusters (K, 2)."""
-
-    embedding: FloatArray
-    cluster_of_class: IntArray
-
-    @classmethod
-    def from_scores(cls, predictor: Any, scores: Any, labels: Any, *, ax: Any = None) -> Self:
-        """Draw the classes of a clustered predictor, given the calibration scores (N,)."""
-        clusters = getattr(predictor, "cluster_of_class_", None)
-        if clusters is None:
-            raise InputError("Only a clustered predictor has clusters to draw.")
-        groups = GroupedScores.sort(np.asarray(scores), np.asarray(labels), predictor.n_classes_)
-        levels = sorted((Fraction(1, 2), Fraction(9, 10), 1 - predictor.fit_.alpha.typical))
-        ranks = [conformal_ranks(groups.counts, 1 - level) for level in (levels[0], levels[-1])]
-        return cls(groups.at_ranks(np.stack(ranks)).T, clusters).plot(ax=ax)
-
-    def _draw(self, ax: Any) -> None:
-        """Draw clusters, the null cluster in gray; classes with too few rows are left out."""
-        known = np.isfinite(self.embedding).all(axis=1)
-        lowest, highest = self.embedding.T
-        null = known & (self.cluster_of_class < 0)
-        ax.plot(lowest[null], highest[null], "x", color=GRAY, label="null cluster")
-        member = known & (self.cluster_of_class >= 0)
-        dots = ax.scatter(
-            lowest[member], highest[member], c=self.cluster_of_class[member], cmap="viridis", s=16
-        )
-        if member.any():
-            self.figure_.colorbar(dots, ax=ax, label="cluster, easiest first")
-        ax.set(xlabel="median score", ylabel="score quantile at 1 - alpha or 0.9")
-
-
-@dataclass(eq=False)
-class ThresholdsDisplay(_Display):
-    """The threshold of each class against its number of calibration examples."""
-
-    thresholds: FloatArray
-    counts: IntArray
-
-    @classmethod
-    def from_predictor(cls, predictor: Any, *, ax: Any = None) -> Self:
-        """Draw the thresholds of a calibrated predictor."""
-        return cls(predictor.thresholds_, predictor.class_counts_).plot(ax=ax)
-
-    def _draw(self, ax: Any) -> None:
-        """Draw one point per class; infinite thresholds are marked at the top."""
-        finite = np.isfinite(self.thresholds)
-        ax.plot(
-            self.counts[finite], self.thresholds[finite], "o", color=BLUE, alpha=0.4, markersize=4
-        )
-        n_infinite = int((~finite).sum())
-        if n_infinite:
-            top = self.thresholds[finite].max() if finite.any() else 1.0
-            label = f"always included ({n_infinite} classes)"
-            at_top = np.full(n_infinite, top * 1.05)
-            ax.plot(self.counts[~finite], at_top, "^", color=ORANGE, label=label)
-            ax.legend()
-        ax.set(xlabel="calibration examples of the class", ylabel="threshold")
-        ax.set_xscale("symlog")

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from evencover import CoverageReport, InputError, PredictionSets, evaluate
-from evencover.evaluation import Tally
 from evencover.evaluation.metrics import METRICS, Metric, find_metric
-from evencover.evaluation.report import Confusions
 from evencover.evaluation.statistics import clopper_pearson, covgap_noise_floor
+from evencover.evaluation.tally import Confusions
 
 ALPHAS = {0.01: Fraction(1, 100), 0.1: Fraction(1, 10), 0.3: Fraction(3, 10), "1/3": Fraction(1, 3)}
 
@@ -131,9 +130,10 @@ def test_groups_of_classes_are_reported_apart():
     sets, labels = random_sets(400, 8, 3)
     clusters = np.array([0, 0, 1, 1, -1, -1, 0, 1])
     counts = np.array([0, 5, 9, 10, 19, 20, 5000, 3])
-    report = evaluate(sets, labels, 0.1, calibration_counts=counts, cluster_of_class=clusters)
+    report = evaluate(sets, labels, 0.1, calibration_counts=counts)
     coverage = oracle.class_coverage(sets.to_lists(), labels.tolist(), 8)  # 6 and 7: no test rows
-    for row, members in zip(report.by_cluster(), [(0, 1), (2, 3), (4, 5)], strict=True):
+    groups = report.by_group(np.where(clusters < 0, 2, clusters), ["0", "1", "null"])
+    for row, members in zip(groups, [(0, 1), (2, 3), (4, 5)], strict=True):
         inside = np.isin(labels, members)
         known = [coverage[y] for y in members]
         assert row.n_rows == inside.sum()
@@ -141,7 +141,7 @@ def test_groups_of_classes_are_reported_apart():
         assert row.coverage == pytest.approx(sets.contains(labels)[inside].mean())
         assert row.mean_class_coverage == pytest.approx(float(sum(known) / 2))
         assert row.covgap == pytest.approx(float(50 * sum(abs(c - Fraction(9, 10)) for c in known)))
-    assert [row.group for row in report.by_cluster()] == ["cluster 0", "cluster 1", "null cluster"]
+    assert [row.group for row in groups] == ["0", "1", "null"]
     by_count = [(row.group, row.n_classes) for row in report.by_calibration_count()]
     assert by_count == [
         ("no rows", 1),
@@ -162,7 +162,6 @@ def test_the_report_can_be_read_by_people_and_machines():
     assert frame["coverage"].tolist()[:3] == report.class_coverage.tolist()[:3]
     assert "CovGap" in [name for name, _, _ in report.summary()]
     assert max(map(len, str(report).splitlines())) <= 80
-    assert "<table>" in report._repr_html_()
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=200))
@@ -186,20 +185,6 @@ def test_every_metric_of_the_list_is_in_the_report():
         assert isinstance(getattr(CoverageReport, metric.name).__doc__, str)
 
 
-def test_size_is_also_a_mean_over_classes():
-    """Class 0 has 90 rows with sets of one, class 1 one row with a set of three, class 2 no row."""
-    mask = np.eye(3, dtype=bool)[np.zeros(91, dtype=int)]
-    mask[90] = True
-    labels = np.r_[np.zeros(90, dtype=int), 1]
-    report = evaluate(PredictionSets.from_mask(mask), labels)
-    assert report.avg_size == pytest.approx(93 / 91)
-    assert report.avg_size_over_classes == report.to_dict()["avg_size_over_classes"] == 2
-    parts = Tally.zeros(3) + Tally.of(PredictionSets.from_mask(mask), labels)
-    assert CoverageReport.from_tally(parts, 0.1).avg_size_over_classes == 2
-    unknown = CoverageReport.from_tally(parts + Tally(*parts[:3]), 0.1)
-    assert np.isnan(unknown.avg_size_over_classes)
-
-
 @pytest.mark.parametrize(
     ("better", "best"), [("lower", 0), ("higher", 3), ("target", 2), ("neither", 0)]
 )
@@ -219,8 +204,6 @@ def test_unsuitable_input_is_rejected():
         with pytest.raises(InputError, match=words):
             evaluate(*arguments)
     report = evaluate(sets, [0])
-    with pytest.raises(InputError, match="'cluster_of_class'"):
-        report.by_cluster()
     with pytest.raises(InputError, match="'calibration_counts'"):
         report.by_calibration_count()
     with pytest.raises(InputError, match="'group_of_class'"):

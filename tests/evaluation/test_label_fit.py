@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from depth import IS_DEEP
+from depth import IS_DEEP, examples, size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evencover.evaluation.label_fit import LabelFit, _expected_labels, label_fit
 
-REPEATS = 200 if IS_DEEP else 25
+REPEATS = 200 if IS_DEEP else 5
 
 
 def gaussian_model(seed, n_rows, n_classes, signal, sharpness=1.0, prevalence=None):
@@ -131,7 +131,7 @@ def test_equal_rows_say_nothing():
     assert not is_mismatch(np.repeat(rows[:1], 300, axis=0), labels)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 30), st.integers(50, 200))
 def test_the_test_ignores_the_order_of_rows_and_monotone_changes(seed, n_classes, n_rows):
     rows, labels = gaussian_model(seed, n_rows, n_classes, 0.3)
@@ -147,16 +147,17 @@ def test_the_test_ignores_the_order_of_rows_and_monotone_changes(seed, n_classes
 
 def test_the_excess_of_permuted_labels_is_standard_normal():
     rows, labels = gaussian_model(3, 200, 6, 1.0, 1, zipf(6))
-    rng = np.random.default_rng(0)
-    found = np.array([label_fit(rows, rng.permutation(labels)).excess for _ in range(400)])
-    assert abs(found.mean()) < 4 / np.sqrt(400)
-    assert abs(found.std() - 1) < 4 / np.sqrt(800)
+    rng, n = np.random.default_rng(0), size(short=100, deep=400)
+    found = np.array([label_fit(rows, rng.permutation(labels)).excess for _ in range(n)])
+    assert abs(found.mean()) < 4 / np.sqrt(n)
+    assert abs(found.std() - 1) < 4 / np.sqrt(2 * n)
 
 
 def test_a_calibrated_model_has_the_excess_that_it_expects():
-    found = [label_fit(*gaussian_model(seed, 100, 20, 0.4)) for seed in range(200)]
-    excess, expected = np.array([(each.excess, each.expected_excess) for each in found]).T
-    assert abs((excess - expected).mean()) < 4 / np.sqrt(200)
+    n = size(short=50, deep=200)
+    fits = [label_fit(*gaussian_model(seed, 100, 20, 0.4)) for seed in range(n)]
+    excess, expected = np.array([(fit.excess, fit.expected_excess) for fit in fits]).T
+    assert abs((excess - expected).mean()) < 4 / np.sqrt(n)
 
 
 def test_expected_labels_keep_the_counts():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from evencover.evaluation.report import CoverageReport, Tally
+from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import (
     likely_below,
     root_mean,
@@ -14,6 +14,7 @@ from evencover.evaluation.statistics import (
     squared_shortfalls,
     true_gap,
 )
+from evencover.evaluation.tally import Tally
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.3])

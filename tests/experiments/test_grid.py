@@ -5,7 +5,7 @@ import pytest
 
 from evencover import APS, RAPS, ClusteredPredictor, InputError, StandardPredictor
 from evencover.experiments import Grid, shipped
-from evencover.experiments.runner import plan
+from evencover.experiments.study import plan
 
 
 def grid_of(text, tmp_path):

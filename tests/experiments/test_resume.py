@@ -14,11 +14,11 @@ from depth import size
 
 from evencover import InputError
 from evencover.experiments import Results, run
-from evencover.experiments.results import locked
+from evencover.experiments.study import locked
 
 STUDY = """
 import sys, warnings
-import evencover.experiments.runner as runner
+import evencover.experiments.study as runner
 import scipy.special  # now: kills must hit the work, not an import
 from evencover.experiments import Grid
 runner.VECTORS_PER_UNIT = 6
@@ -87,8 +87,8 @@ def test_kills_at_random_moments_change_no_byte(tmp_path, data):
 
 def test_a_complete_study_is_not_computed_again(folder, make_grid, monkeypatch):
     before = (folder / "results.csv").read_bytes()
-    monkeypatch.setattr("evencover.experiments.runner._compute", None)
-    monkeypatch.setattr("evencover.experiments.runner.ScoredRows", None)
+    monkeypatch.setattr("evencover.experiments.study._compute", None)
+    monkeypatch.setattr("evencover.experiments.study.ScoredRows", None)
     assert run(make_grid(), folder).is_complete
     assert (folder / "results.csv").read_bytes() == before
 
@@ -148,7 +148,7 @@ def test_folders_without_a_study_cannot_be_loaded(tmp_path, text):
 
 
 def test_an_unfinished_study_can_be_looked_at(make_grid, tmp_path, monkeypatch):
-    monkeypatch.setattr("evencover.experiments.runner.VECTORS_PER_UNIT", 6)
+    monkeypatch.setattr("evencover.experiments.study.VECTORS_PER_UNIT", 6)
     run(make_grid(), tmp_path / "out")
     (tmp_path / "out" / "results.csv").unlink()
     next((tmp_path / "out").glob("parts/*.json")).unlink()

@@ -132,5 +132,4 @@ def test_recommend_advises_a_method_that_can(simulate):
     rows, labels = simulate(1200, 40)
     advice = recommend(rows, labels, confidence=0.9)
     assert advice.method in ("standard", "clustered")
-    assert "probability 90%" in advice.expect
-    assert "needs 22 examples" in advice.expect
+    assert "With probability 90%" in advice.reason

@@ -77,9 +77,6 @@ def test_the_first_screen_has_coverage_size_and_gap(html, predictor, data):
     assert f"{report.avg_size:.1f} of 6" in top
     sizes = report.size_quantiles
     assert f"median {sizes['50']}, 95th percentile {sizes['95']}." in top
-    own = predictor.predict_set(data.rows[300:]).sizes
-    means = [own[data.labels[300:] == y].mean() for y in np.unique(data.labels[300:])]
-    assert f"{np.mean(means):.2f}" in top
     assert f"{report.true_gap:.1f} points" in top
 
 
@@ -128,7 +125,8 @@ def test_a_comparison_has_a_page(data):
         candidate.mean("covgap") for candidate in result.candidates
     ]
     assert sum(row["is_recommended"] for row in content["candidates"]) == 1
-    assert [content["headline"], *content["advice"]] == result.reason.splitlines()
+    assert content["headline"] == f"Recommended: {result.recommended.name}"
+    assert content["advice"] == result.reason.splitlines()
     assert all(f">{line.strip()}<" in html for line in result.reason.splitlines())
     assert "<b>mine" not in html
 

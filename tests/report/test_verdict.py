@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evencover import CoverageReport
-from evencover.evaluation.report import Tally
+from evencover.evaluation.tally import Tally
 from evencover.predictors import make_predictor
 from evencover.report.verdict import class_states, likely_above, remedies, usual_spread, verdict
 

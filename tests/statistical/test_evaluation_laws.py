@@ -5,7 +5,8 @@ import pytest
 from depth import size
 
 from evencover import StandardPredictor
-from evencover.evaluation.report import CoverageReport, Tally
+from evencover.evaluation.report import CoverageReport
+from evencover.evaluation.tally import Tally
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 

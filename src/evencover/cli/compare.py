@@ -1,4 +1,4 @@
-"""``evencover compare``: compare methods and scores on repeated splits."""
+"""``evencover compare`` and ``recommend``: which method and score to use for your data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from evencover.cli import options
-from evencover.cli.console import note, print_table, print_text, watch
+from evencover.cli.console import note, print_text, watch
 from evencover.data.location import as_location
 from evencover.data.open import as_source
 from evencover.output.atomic import write_csv
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evencover.comparison.result import Candidate
 
 
-def run(
+def compare(
     data: str | None = None,
     /,
     *,
@@ -65,7 +65,8 @@ def run(
     report
         Also write an HTML report of the comparison.
     """
-    from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES, compare
+    from evencover import comparison
+    from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES
 
     if report is not None:
         from evencover.report import require_extra, write_comparison
@@ -91,7 +92,7 @@ def run(
         note("no file given: comparing on the bundled data (214 file types)")
     else:
         source = read.open(data, "comparing")
-    result = compare(
+    result = comparison.compare(
         source,
         methods=predictors,
         scores=with_scores,
@@ -114,29 +115,58 @@ def run(
     if as_json:
         options.print_json(result.to_dict())
         return
-    if show_all:
-        least = ["accuracy", "accepted", "CovGap", "TrueGap", "cost", "coverage"]
-        print_table(*result.table(), title=f"{result.heading()}\n{result.noise()}", least=least)
-        print_text(result.reason)
-        if result.smaller:
-            print_table(*result.curve_table())
-    else:
-        print_text(result.summary("--all"))
+    print_text(result.summary(everything=show_all, more="--all"))
     if result.recommended is not None:
-        asked = {"alpha": None if alpha == "0.1" else alpha, "floor": floor}
-        asked |= {"confidence": confidence}
-        print_text(f"Next: {_next_command(result.recommended, data, alpha_of or [], asked)}")
+        given = {"alpha": None if alpha == "0.1" else alpha, "floor": floor}
+        given["confidence"] = confidence
+        print(_next_command(result.recommended, data, alpha_of or [], given))
+
+
+def recommend(
+    data: str,
+    /,
+    *,
+    alpha: options.Alpha = "0.1",
+    floor: options.Floor = None,
+    confidence: options.Confidence = None,
+    as_json: options.Json = False,
+    read: options.Input = options.READ,
+) -> None:
+    """Recommend a method for calibration data.
+
+    Four methods are compared on one split of the data into halves; 'compare' tries several splits
+    and scores.
+
+    Parameters
+    ----------
+    data
+        Probabilities and labels of the calibration set.
+    """
+    from evencover import comparison
+
+    advice = comparison.recommend(
+        read.open(data, "reading"),
+        alpha=options.number_if_float(alpha),
+        **options.read_floor(floor),
+        confidence=options.number_if_float(confidence),
+    )
+    if as_json:
+        options.print_json(advice.to_dict())
+        return
+    given = {"alpha": None if alpha == "0.1" else alpha, "floor": floor, "confidence": confidence}
+    print_text(str(advice))
+    print(_next_command(advice.comparison.best, data, [], given))
 
 
 def _next_command(
-    candidate: Candidate, data: str | None, alpha_of: list[str], asked: dict[str, str | None]
+    candidate: Candidate, data: str | None, alpha_of: list[str], given: dict[str, str | None]
 ) -> str:
-    """Return the command that calibrates a candidate."""
+    """Return the command that calibrates a candidate with the given options."""
     from evencover.predictors import DEFAULT_METHOD
 
-    asked["method"] = None if candidate.method == DEFAULT_METHOD else candidate.method
-    asked["score"] = None if candidate.score == "softmax" else candidate.score
-    options = [f"--{name} {shlex.quote(value)}" for name, value in asked.items() if value]
-    options += [f"--alpha-of {shlex.quote(pair)}" for pair in alpha_of]
+    given["method"] = None if candidate.method == DEFAULT_METHOD else candidate.method
+    given["score"] = None if candidate.score == "softmax" else candidate.score
+    texts = [f"--{name} {shlex.quote(value)}" for name, value in given.items() if value]
+    texts += [f"--alpha-of {shlex.quote(pair)}" for pair in alpha_of]
     name = "DATA" if data is None else shlex.quote(data)
-    return " ".join(["evencover calibrate", name, *options, "-o model.safetensors"])
+    return " ".join(["Next: evencover calibrate", name, *texts, "-o model.safetensors"])

@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from evencover.data.source import RawBlock, Source
 from evencover.errors import printable
 
 Item = TypeVar("Item")
+WIDTH = 80  # of text in a pipe
 
 
 def note(text: str) -> None:
@@ -71,10 +72,10 @@ def watch(source: Source, what: str) -> Source:
 
 
 def print_text(text: str) -> None:
-    """Print lines, folded at words where a terminal is too narrow; a pipe gets them as they are."""
-    width = _terminal_width()
+    """Print lines, folded at words to the width of the terminal, or to 80 columns in a pipe."""
+    width = _width() if sys.stdout.isatty() else WIDTH
     for line in printable(text).split("\n"):
-        print(line if width is None else folded(line, width))
+        print(folded(line, width))
 
 
 def folded(line: str, width: int) -> str:
@@ -95,73 +96,5 @@ def folded(line: str, width: int) -> str:
     return "\n".join(pieces)
 
 
-def print_table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    title: str = "",
-    *,
-    least: Sequence[str] = (),
-) -> None:
-    """Print a table: the first column to the left, numbers to the right, all of it in a pipe.
-
-    A narrow terminal drops columns and prints their names: first those in `least`, in that order,
-    then others from the right. Numbers are never truncated.
-    """
-    cells = [[printable(str(cell)) for cell in row] for row in rows]
-    width = _terminal_width()
-    kept = list(range(len(columns)))
-    if width is not None:
-        first_out = [list(columns).index(name) for name in least if name in columns]
-        by_need = [*first_out, *reversed(range(2, len(columns)))]
-        for column in dict.fromkeys(by_need):
-            if _least_width(columns, cells, kept) <= width:
-                break
-            kept.remove(column)
-    if title:
-        print_text(title)
-    text = _table([columns[c] for c in kept], [[row[c] for c in kept] for row in cells], width)
-    print(text, end="")
-    left_out = [name.replace("\n", "") for c, name in enumerate(columns) if c not in kept]
-    if left_out:
-        print_text(f"Columns left out for lack of space: {', '.join(left_out)}; --json shows all.")
-
-
-def _terminal_width() -> int | None:
-    """Return the width of the terminal, or None if stdout is none."""
-    return _width() if sys.stdout.isatty() else None
-
-
 def _width() -> int:
     return shutil.get_terminal_size().columns
-
-
-FOLDED_COLUMN = 20  # the first column, of words, may be made so narrow
-
-
-def _least_width(
-    columns: Sequence[str], cells: Sequence[Sequence[str]], kept: Sequence[int]
-) -> int:
-    """Return the width of a table of these columns if the first one is folded."""
-    widths = []
-    for column in kept:
-        texts = [*columns[column].split("\n"), *(row[column] for row in cells)]
-        widths.append(max(map(len, texts)))
-    return min(widths[0], FOLDED_COLUMN) + sum(widths[1:]) + 3 * len(kept)
-
-
-def _table(columns: Sequence[str], cells: Iterable[Sequence[str]], width: int | None) -> str:
-    """Return the table as text, in which no column but the first is folded."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number > 0)
-    for row in cells:
-        table.add_row(*map(escape, row))
-    console = Console(width=10_000 if width is None else max(width, 20))
-    with console.capture() as text:
-        console.print(table)
-    return text.get()

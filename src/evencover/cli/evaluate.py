@@ -1,20 +1,20 @@
-"""``evencover evaluate``: measure coverage and set sizes on held-out data."""
+"""``evencover evaluate`` and ``report``: measure coverage and set sizes on held-out data."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from evencover.cli import options
-from evencover.cli.console import print_table, print_text
+from evencover.cli.console import print_text
+from evencover.data.location import as_location
+from evencover.errors import printable
 from evencover.output.atomic import write_csv
-
-if TYPE_CHECKING:
-    from evencover.evaluation.report import GroupCoverage
+from evencover.text_tables import aligned
 
 
-def run(
+def evaluate(
     model: options.ModelFile,
     data: options.TestData,
     /,
@@ -43,30 +43,72 @@ def run(
     predictor = options.with_alpha(options.load_model(model, data), alpha)
     source = read.open(data, "evaluating", predictor)
     with options.executor(dask) as workers:
-        report = predictor.evaluate(
+        measured = predictor.evaluate(
             source, executor=workers, top=top, accept_accuracy=accept_accuracy
         )
     if csv is not None:
-        columns = report.class_columns()
+        columns = measured.class_columns()
         rows = zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)
         write_csv(csv, [dict(zip(columns, row, strict=True)) for row in rows])
     if as_json:
-        options.print_json(report.to_dict())
+        options.print_json(measured.to_dict())
         return
     from evencover.report.verdict import headline
 
-    print_text("\n".join([headline(predictor, report), "", *report.lines(everything=show_all)]))
+    lines = measured.lines(everything=show_all)
+    print_text("\n".join([headline(predictor, measured), "", *lines, ""]))
     if not show_all:
         print_text("More numbers: --all; one row per class: --csv FILE.")
         return
-    table = report.by_calibration_count()
-    if report.cluster_of_class is not None:
-        table += report.by_cluster()
-    titles = ["group", "classes", "examples", "coverage", "mean over classes", "CovGap"]
-    least = ["mean over classes", "classes", "CovGap"]
-    print_table(titles, [_group_cells(group) for group in table], least=least)
+    titles = ["group of classes", "classes", "examples", "coverage", "mean over classes", "CovGap"]
+    cells = [
+        [
+            *(group.group, f"{group.n_classes:,}", f"{group.n_rows:,}", f"{group.coverage:.1%}"),
+            *(f"{group.mean_class_coverage:.1%}", f"{group.covgap:.1f}"),
+        ]
+        for group in measured.by_calibration_count()
+    ]
+    print_text(aligned(titles, cells))
 
 
-def _group_cells(group: GroupCoverage) -> list[str]:
-    numbers = [f"{group.coverage:.1%}", f"{group.mean_class_coverage:.1%}", f"{group.covgap:.1f}"]
-    return [group.group, str(group.n_classes), str(group.n_rows), *numbers]
+def report(
+    model: options.ModelFile,
+    data: options.TestData,
+    /,
+    *,
+    output: options.PageOutput,
+    taxonomy: Path | None = None,
+    top: options.Top = None,
+    force: options.Force = False,
+    dask: options.Dask = None,
+    read: options.Input = options.READ,
+) -> None:
+    """Write an HTML coverage report.
+
+    The report is one file that loads nothing from the network.
+
+    Parameters
+    ----------
+    output
+        Report to write (.html).
+    taxonomy
+        Also summarize example sets by this hierarchy (.csv, .tsv).
+    """
+    from evencover.report import require_extra, write_report
+
+    require_extra()
+    predictor = options.load_model(model, data)
+    source = read.open(data, "reporting", predictor)
+    title = f"Coverage of {printable(as_location(data).name)}"
+    with options.executor(dask) as workers:
+        write_report(
+            predictor,
+            output,
+            source,
+            executor=workers,
+            title=title,
+            force=force,
+            taxonomy=taxonomy,
+            top=top,
+        )
+    print(f"{output}: open it in a browser")

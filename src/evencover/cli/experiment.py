@@ -36,7 +36,7 @@ def run(grid: str, /, *, output: FolderOutput, dask: Dask = None) -> None:
         Folder for the results.
     """
     from evencover.experiments.grid import Grid
-    from evencover.experiments.runner import run as run_grid
+    from evencover.experiments.study import run as run_grid
 
     with executor(dask) as workers:
         results = run_grid(Grid.from_toml(grid), output, watch=watch, note=note, executor=workers)
@@ -68,7 +68,7 @@ def table(
     exact
         Show the randomized variants.
     """
-    from evencover.experiments.results import Results
+    from evencover.experiments.study import Results
     from evencover.experiments.table import make_table
 
     names = None if metrics is None else metrics.split(",")
@@ -84,7 +84,7 @@ def figures(
     If the grid varies gamma and M of CLUSTERED, also draw heat maps of CovGap.
     """
     from evencover.experiments.figures import write_figures
-    from evencover.experiments.results import Results
+    from evencover.experiments.study import Results
 
     for path in write_figures(Results.load(results), output, style, force=force):
         print(path)

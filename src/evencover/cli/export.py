@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from evencover.cli.options import Force, ModelFile, Output, load_model
-from evencover.cli.outputs import Writes
+from evencover.cli.options import Force, ModelFile, Output, Writes, load_model
 
 
 def run(

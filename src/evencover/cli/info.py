@@ -10,7 +10,7 @@ import numpy as np
 import evencover
 from evencover import _kernels
 from evencover.arrays import FloatArray, IntArray
-from evencover.cli.console import print_table, print_text
+from evencover.cli.console import print_text
 from evencover.cli.options import READ, Input, Json, print_json
 from evencover.data.bundled import SOURCES
 from evencover.data.source import Source
@@ -20,6 +20,7 @@ from evencover.predictors import BasePredictor
 from evencover.predictors.wording import Details
 from evencover.quantiles import is_per_class
 from evencover.scores import make_score
+from evencover.text_tables import aligned
 
 MOST_NAMED = 10  # classes with an alpha of their own
 UNCLEAR = "no probabilities, some are below 0; if they are logits, use --logits"
@@ -39,6 +40,7 @@ TITLES = {
     "from_logits": "reads logits",
     "random_state": "seed",
 }
+SHARES = ("guaranteed_coverage", "accuracy", "recall_at_k", "recall_at_k_of_capped_classes")
 # What explains a value, unless that is 0.
 EXPLANATIONS = {
     "n_classes_below_9_examples": ", too few for a threshold of their own at alpha 0.1",
@@ -49,9 +51,11 @@ EXPLANATIONS = {
 
 def of_model(predictor: BasePredictor) -> dict[str, Any]:
     """Describe a model: guarantee, method, parameters, thresholds, and the method's details."""
+    from evencover.report.verdict import in_percent
+
     levels = predictor.fit_.alpha
     description: dict[str, Any] = {
-        "guarantee": predictor.guarantee_text,
+        "guarantee": in_percent(predictor.guarantee_text, levels),
         "guaranteed_coverage": _spread(predictor.guarantees_),
         "method": predictor.method,
         "alpha": str(levels if is_per_class(predictor.alpha) else predictor.alpha),
@@ -85,11 +89,11 @@ def _recall(predictor: BasePredictor) -> dict[str, Any]:
     recall, names = predictor.fit_.recall, ("recall", "low", "high")
     if recall is None:
         return {}
-    found = {"recall_at_k": dict(zip(names, recall.interval(), strict=True))}
+    shares = {"recall_at_k": dict(zip(names, recall.interval(), strict=True))}
     if recall.counts[recall.capped].any():
         capped = dict(zip(names, recall.interval(recall.capped), strict=True))
-        found["recall_at_k_of_capped_classes"] = capped
-    return found
+        shares["recall_at_k_of_capped_classes"] = capped
+    return shares
 
 
 def _if_given(predictor: BasePredictor, name: str) -> dict[str, str]:
@@ -165,20 +169,28 @@ def show(description: dict[str, Any], details: Details | None = None) -> None:
         if value is None or value == []:
             continue
         why = EXPLANATIONS.get(name, "") if value or type(value) is float else ""
-        print_text(f"{TITLES.get(name, name.replace('_', ' ')):<28}{_text(value)}{why}")
+        title, text = (
+            TITLES.get(name, name.replace("_", " ")),
+            _text(value, is_share=name in SHARES),
+        )
+        print_text(f"{title:<28}{text}{why}")
     if details is not None:
-        print_text(f"\n{details.heading}")
-        print_table(details.titles, details.cells)
+        print_text(f"\n{details.heading}\n{aligned(details.titles, details.cells)}")
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, *, is_share: bool = False) -> str:
     if isinstance(value, dict):
         is_words = all(isinstance(item, str) for item in value.values())
         between, apart = (": ", "; ") if is_words else (" ", ", ")
-        return apart.join(f"{k or 'unnamed'}{between}{_text(item)}" for k, item in value.items())
+        pairs = (
+            (name or "unnamed", _text(item, is_share=is_share)) for name, item in value.items()
+        )
+        return apart.join(f"{name}{between}{text}" for name, text in pairs)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.1%}" if is_share else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def run(file: str | None = None, /, *, as_json: Json = False, read: Input = READ) -> None:

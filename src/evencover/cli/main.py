@@ -21,10 +21,13 @@ from evencover.errors import EvencoverWarning, InputError, MismatchWarning, one_
 if TYPE_CHECKING:
     from cyclopts import App, MissingArgumentError
 
-COMMANDS = (
-    *("infer", "calibrate", "predict", "evaluate", "report", "info", "recommend", "compare"),
-    *("monitor", "update", "export", "serve"),
-)
+# Commands by module; a function is called like its command, or `run`.
+COMMANDS = {
+    **{name: name for name in ("infer", "calibrate", "predict")},
+    **{"evaluate": "evaluate", "report": "evaluate", "info": "info"},
+    **{"recommend": "compare", "compare": "compare"},
+    **{name: name for name in ("monitor", "update", "export", "serve")},
+}
 MAX_MESSAGE = 1000  # characters; names in a file can be of any length
 MIN_WIDTH = 20  # columns; rich folds forever where no letter fits
 
@@ -42,8 +45,9 @@ def make_app() -> App:
         version=f"evencover {__version__}",
         help_format="plaintext",
     )
-    for name in COMMANDS:
-        app.command(import_module(f"evencover.cli.{name}").run, name=name)
+    for name, home in COMMANDS.items():
+        module = import_module(f"evencover.cli.{home}")
+        app.command(getattr(module, name, None) or module.run, name=name)
     app.command(experiment)
     app.register_install_completion_command(
         help="Install completion for bash, zsh or fish; changes its rc file."
@@ -92,8 +96,7 @@ def _run(arguments: list[str]) -> None:
         from cyclopts import CycloptsError, MissingArgumentError
 
         from evencover.cli.console import note
-        from evencover.cli.options import fill_in_choices
-        from evencover.cli.outputs import check_outputs
+        from evencover.cli.options import check_outputs, fill_in_choices
 
         app = make_app()
         if {"--help", "-h"} & set(arguments):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from evencover.cli.console import note, print_table, print_text
+from evencover.cli.console import note, print_text
 from evencover.cli.options import (
     READ,
     FalseAlarm,
@@ -23,6 +23,7 @@ from evencover.cli.options import (
 )
 from evencover.data.location import as_location
 from evencover.errors import InputError
+from evencover.text_tables import aligned
 
 if TYPE_CHECKING:
     from evencover.monitoring import CoverageMonitor, LabelCounts
@@ -169,7 +170,7 @@ def _show(findings: dict[str, Any]) -> None:
     labeled = [row for row in findings["classes"] if row["rows"]]
     classes = labeled[:MOST_SHOWN]
     if classes:
-        print_table(titles, [_cells(row) for row in classes], least=["shift\ne-value"])
+        print_text(aligned(titles, [_cells(row) for row in classes]))
     if len(labeled) > len(classes):
         shown = "class" if len(classes) == 1 else f"{len(classes)} classes"
         print_text(

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from fractions import Fraction
-from inspect import cleandoc
+from inspect import BoundArguments, cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 from cyclopts import App, Group, Parameter
 
 from evencover.cli.console import note, watch
-from evencover.cli.outputs import Writes
 from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import InputError
+from evencover.output.atomic import check_output, reject_inputs
 from evencover.quantiles import DEFAULT, ClassAlpha
 from evencover.validation import unique_keys
 
@@ -28,9 +28,19 @@ if TYPE_CHECKING:
     from evencover.monitoring import MonitorState
     from evencover.predictors.base import BasePredictor
 
+
+@dataclass(frozen=True)
+class Writes:
+    """Mark an option, in its annotation, as a path that the command writes."""
+
+    extensions: tuple[str, ...] = ()  # of a file; any if there are none
+    folder: bool = False  # a path without an extension is a folder, which checks its own files
+
+
 INPUT = Group("Input", sort_key=1)  # after the options of the command itself
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
 ModelOutput = Annotated[Output, Writes((".safetensors",))]
+PageOutput = Annotated[Output, Writes((".html", ".htm"))]
 FolderOutput = Annotated[Output, Writes(folder=True)]
 Table = Annotated[Path | None, Writes()]
 Page = Annotated[Path | None, Writes((".html", ".htm"))]
@@ -377,3 +387,48 @@ def _read_classes(file: str, name: str) -> list[Any]:
         ]
     except (TypeError, ValueError):
         raise InputError(f"The file of --set {name} must hold one number per class.") from None
+
+
+# ---- checks of outputs -------------------------------------------------------------------------
+
+
+def check_outputs(command: Callable[..., Any], bound: BoundArguments) -> None:
+    """Raise InputError if a command would overwrite an input, or a file without --force.
+
+    Every path or text that is not marked as an output counts as an input.
+    """
+    bound.apply_defaults()
+    outputs, inputs = [], []
+    for name, value, annotation in _options(command, bound.arguments):
+        marks = [mark for mark in get_args(annotation) if isinstance(mark, Writes)]
+        if value is not None and marks:
+            outputs.append((Path(value), marks[-1]))
+        elif name != "force":
+            inputs += [text for text in _texts(value) if text]
+    force = any(value for name, value, _ in _options(command, bound.arguments) if name == "force")
+    for number, (path, mark) in enumerate(outputs):
+        others = [*inputs, *(other for other, _ in outputs[:number])]
+        if mark.folder and (path.is_dir() or not path.suffix):
+            reject_inputs(path, others)
+        else:
+            check_output(path, others, force=force, extensions=mark.extensions)
+
+
+def _options(
+    owner: Callable[..., Any] | type, values: dict[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield name, value and annotation of each option, those in groups of options included."""
+    annotations = get_type_hints(owner, include_extras=True)
+    for name, value in values.items():
+        if is_dataclass(value):
+            group = {field.name: getattr(value, field.name) for field in fields(value)}
+            yield from _options(type(value), group)
+        else:
+            yield name, value, annotations.get(name)
+
+
+def _texts(value: Any) -> list[str | Path]:
+    if isinstance(value, str | Path):
+        return [value]
+    texts = [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+    return [*texts, *(text.partition("=")[2] for text in texts)]  # files of --set NAME=FILE

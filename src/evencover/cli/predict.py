@@ -16,11 +16,11 @@ from evencover.cli.options import (
     Output,
     Rows,
     Switch,
+    Writes,
     executor,
     load_model,
     with_alpha,
 )
-from evencover.cli.outputs import Writes
 from evencover.errors import InputError
 from evencover.validation import whole_number
 

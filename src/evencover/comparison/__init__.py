@@ -1,7 +1,6 @@
 """compare() methods and scores on labeled data; recommend() a method from the labels."""
 
-from evencover.comparison.compare import compare
-from evencover.comparison.recommend import Recommendation, recommend
+from evencover.comparison.compare import Recommendation, compare, recommend
 from evencover.comparison.result import Candidate, Comparison, Difference
 
 __all__ = ["Candidate", "Comparison", "Difference", "Recommendation", "compare", "recommend"]

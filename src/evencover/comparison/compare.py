@@ -1,16 +1,17 @@
-"""compare(): methods and scores on repeated random splits of one labeled data set."""
+"""compare() methods and scores on repeated random splits; recommend() one from a single split."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from evencover.arrays import IntArray
-from evencover.comparison.result import Candidate, Comparison
+from evencover.comparison.result import Candidate, Comparison, folded
 from evencover.comparison.trials import (
     CalibrationSize,
     ScoredRows,
@@ -24,11 +25,14 @@ from evencover.predictors import BasePredictor, make_predictor, methods_for_all
 from evencover.predictors.shift_checks import note_repeated_rows
 from evencover.quantiles import Alpha, ClassAlpha, exact_fraction, is_per_class
 from evencover.randomness import check_random_state
-from evencover.scores import Score, make_score, score_names
+from evencover.scores import Score, Softmax, make_score, score_names
 from evencover.validation import real_number, whole_number
 
 DEFAULT_METHODS = ("standard", "classwise", "clustered", "pooled")
 DEFAULT_SCORES = ("softmax", "aps", "raps")
+CONFIDENT_METHODS = ("standard", "classwise", "clustered")
+PLENTY = 100  # examples of each class for CLASSWISE at alpha = 0.1, as the paper advises
+LEAST_ROWS = 4  # to calibrate on one half and test on the other
 
 
 def compare(
@@ -244,3 +248,159 @@ def _names(items: Sequence[Any], attribute: str) -> list[str]:
     """Return short names if they are distinct, else the items with their parameters."""
     short = [getattr(item, attribute) for item in items]
     return short if len(set(short)) == len(items) else [repr(item) for item in items]
+
+
+# ---- one split, in words -----------------------------------------------------------------------
+
+
+def recommend(
+    probabilities: Any,
+    labels: Any = None,
+    *,
+    alpha: Any = 0.1,
+    floor: Alpha | None = None,
+    confidence: Alpha | None = None,
+    from_logits: bool = False,
+) -> Recommendation:
+    """Recommend a method for calibration data.
+
+    Compare four methods with the softmax score on one split into halves, and recommend the one with
+    the lowest cost of those that reach the target. `compare` tries several splits and scores.
+
+    Parameters
+    ----------
+    probabilities
+        (N, K) array-like or the path of a file with the calibration rows; it is read twice.
+    labels
+        (N,) class indices of the calibration rows; may come with the file.
+    alpha, floor
+        Target miscoverage, one number or one per class, and guaranteed coverage of every class, as
+        for predictors. The advice states the floor's cost in labels.
+    confidence
+        Recommend a method that guarantees coverage of at least 1 - alpha with this probability over
+        calibration sets.
+    from_logits
+        The rows hold logits.
+
+    >>> from evencover.data import load_filetypes
+    >>> data = load_filetypes()
+    >>> recommend(data.probabilities, data.labels).method
+    'pooled'
+    """
+    source = as_source(probabilities, labels, allow_unknown=True)
+    rows = ScoredRows(source, [Softmax()], from_logits=from_logits, random_state=0)
+    n_rows, n_classes = len(rows.labels), rows.n_classes
+    if n_rows < LEAST_ROWS:
+        raise InputError(f"There must be at least {LEAST_ROWS} rows to compare on. Got {n_rows}.")
+    class_alpha = ClassAlpha.of(alpha, source.class_names, n_classes, "recommend")
+    # Set sizes depend on the number of calibration examples, and counting them takes no test
+    # labels: so thresholds of all rows give the sizes to expect.
+    halves = Split.of(0.5, 0, calibration_split(rows.labels, 0), n_rows)
+    everything = Split(1.0, 0, np.arange(n_rows), np.ones(n_rows, dtype=bool))
+    methods = DEFAULT_METHODS if confidence is None else CONFIDENT_METHODS
+    predictors = make_methods(methods, class_alpha, confidence)
+    full = compare_on(rows, predictors, [halves, everything], 0, alpha=class_alpha, floor=floor)
+    level = None if confidence is None else float(exact_fraction(confidence, "recommend"))
+    return Recommendation(
+        replace(full.smaller[0], confidence=level),
+        {candidate.method: candidate.mean("avg_size") for candidate in full.candidates},
+        {candidate.method: candidate.avg_size_without_floor for candidate in full.candidates},
+        np.bincount(rows.labels, minlength=n_classes)[:n_classes],
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recommendation:
+    """A recommended method, the reasons, and the numbers behind them.
+
+    Attributes
+    ----------
+    comparison
+        The comparison on one split into halves.
+    expected_sizes, sizes_without_floor
+        Mean set sizes by method, with thresholds from all rows; the latter if there is a floor.
+    class_counts
+        Calibration examples of each class (K,).
+    """
+
+    comparison: Comparison
+    expected_sizes: dict[str, float]
+    sizes_without_floor: dict[str, float | None]
+    class_counts: IntArray
+
+    score = "softmax"
+
+    @property
+    def method(self) -> str:
+        """The recommended method: the lowest cost of those that reach the target."""
+        return self.comparison.best.method
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Labels per example by method, from one half of the rows to the other: see `compare`."""
+        return {
+            candidate.method: candidate.mean("cost") for candidate in self.comparison.candidates
+        }
+
+    @property
+    def floor_cost(self) -> float | None:
+        """Labels that the floor adds to the average set of the recommended method, if any."""
+        plain = self.sizes_without_floor[self.method]
+        return None if plain is None else self.expected_sizes[self.method] - plain
+
+    @property
+    def n_missing(self) -> int:
+        """Labels that are missing for CLASSWISE: 100 of each class at alpha = 0.1."""
+        return int(np.maximum(self._plenty - self.class_counts, 0).sum())
+
+    @property
+    def _plenty(self) -> int:
+        return ceil(PLENTY * 0.1 / self.comparison.alpha - 1e-9)
+
+    @property
+    def reason(self) -> str:
+        """The gain and its price, the sizes to expect, and labels that would change the advice."""
+        counts, sizes = self.class_counts, self.expected_sizes
+        others = [f"{name} {size:.1f}" for name, size in sizes.items() if name != self.method]
+        lines = [
+            *f"Recommended: {self.method} + {self.score}\n{self.comparison.gain}".splitlines(),
+            f"Expect {sizes[self.method]:.1f} labels per set with thresholds from all of these "
+            f"examples ({', '.join(others)}).",
+        ]
+        if self.comparison.confidence is not None:
+            scope = {"standard": "overall", "classwise": "of each class"}
+            lines.append(
+                f"With probability {100 * self.comparison.confidence:.4g}%, coverage "
+                f"{scope.get(self.method, 'of each cluster')} is at least {self.comparison.target}."
+            )
+        if self.floor_cost is not None:
+            share = self.floor_cost / max(sizes[self.method] - self.floor_cost, 1e-9)
+            lines.append(f"The floor adds {self.floor_cost:.2f} of them ({share:+.0%}).")
+        classes = f"{len(counts):,} classes have {counts.mean():.3g} examples on average, the"
+        n_empty = int((counts == 0).sum())
+        smallest = f"smallest {counts.min():,}" if not n_empty else f"{n_empty:,} smallest none"
+        lines.append(f"The {classes} {smallest}.")
+        if self.n_missing:
+            lines[-1] += (
+                f" {self.n_missing:,} more labels would give each class {self._plenty:,}, enough "
+                "for classwise thresholds, which guarantee coverage for each class."
+            )
+        lines.append("Measured on one split into halves; 'evencover compare' tries ten.")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything, ready for JSON."""
+        counts = self.class_counts
+        names = ("method", "score", "reason", "costs", "expected_sizes", "floor_cost", "n_missing")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "n_rows": int(counts.sum()),
+            "n_classes": len(counts),
+            "examples_per_class": float(counts.mean()),
+            "smallest_class": int(counts.min()),
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(map(folded, self.reason.splitlines()))
+
+    __repr__ = __str__

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,19 +15,14 @@ from evencover.comparison.trials import CalibrationSize, Outcome
 from evencover.evaluation.metrics import shown_in
 from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import root_and_error, squared_gaps, squared_shortfalls
+from evencover.text_tables import aligned
 from evencover.validation import import_pandas
 
+WIDTH, NO_BREAK = 80, "\N{NO-BREAK SPACE}"  # of the text; a class and its numbers share a line
 MOST_NAMES = 6  # of candidates that a line lists
 MOST_SHOWN = 4  # candidates in the short table
 MOST_COST = 2  # times the lowest cost; candidates beyond are no alternative
-MOST_CLASSES = 4  # that the recommendation names
-# Titles of the short table; {target} stands for 1 - alpha.
-SHORT_TITLES = {
-    "n_likely_below": "classes\nbelow {target}",
-    "shortfall": "typical\nshortfall",
-    "avg_size": "labels\nper set",
-    "marginal_coverage": "overall\ncoverage",
-}
+MOST_CLASSES = 3  # that the recommendation names
 # Roots of means of squares, which are averaged over the splits before the root.
 SQUARES = {"true_gap": squared_gaps, "shortfall": squared_shortfalls}
 
@@ -287,79 +281,12 @@ class Comparison:
     @property
     def reason(self) -> str:
         """State the recommendation, its gain and price, and exclusions, line by line."""
-        chosen = self.recommended
-        lines = [f"Recommended: {self.best.name}"]
-        if chosen is None:
+        best, lines = self.best, [f"{self.best.name}: {self.gain}"]
+        if self.recommended is None:
             required = f"coverage of {100 * (1 - self.alpha):.4g}%"
             if self.max_size is not None:
                 required += f" and at most {self.max_size:g} labels per set"
-            lines = [f"No candidate has {required}.", f"Without these: {self.best.name}"]
-        lines += [f"  {line}" for line in self._about_best()]
-        for problem, applies in {
-            f"Coverage significantly below {self.target}": self.covers_too_little,
-            f"Cost no lower than that of all {self.n_classes} classes": self.costs_too_much,
-        }.items():
-            excluded = [
-                candidate
-                for candidate in self.candidates
-                if applies(candidate) and candidate is not chosen
-            ]
-            if excluded:
-                lines.append(f"{problem}: {_names(excluded)}.")
-        return "\n".join(lines)
-
-    @property
-    def gain(self) -> str:
-        """State what `best` gains over the baseline, and its price in labels."""
-        best, other = self.best, self.baseline
-        if other is None:
-            return f"{best.mean('avg_size'):.1f} labels per set."
-        if other is best:
-            return "It is the baseline: no candidate has a better trade-off."
-        n_best, n_other = (round(c.mean("n_likely_below")) for c in (best, other))
-        gain = f"{n_best:,} class{'es' * (n_best != 1)} significantly below {self.target}"
-        gain += f" instead of {n_other:,}"
-        shortfalls = best.mean("shortfall"), other.mean("shortfall")
-        if not np.isnan(shortfalls).any():
-            gain += " and a shortfall of {:.1f} points instead of {:.1f}".format(*shortfalls)
-        added = best.mean("avg_size") - other.mean("avg_size")
-        if abs(added) < 0.05:
-            return f"{gain}, with sets of the same size as {other.name}."
-        price = f"{abs(added):.1f} {'more' if added > 0 else 'fewer'} labels per set"
-        return f"{gain}, {'for' if added > 0 else 'with'} {price} than {other.name}."
-
-    def _helped_classes(self) -> list[str]:
-        """Name classes that the baseline covers too little in most splits, and what `best` does."""
-        best, other = self.best, self.baseline
-        names = best.reports[0].class_names
-        if other is None or other is best or names is None:
-            return []
-        is_below = np.sum([report.likely_below for report in other.reports], axis=0)
-        classes = np.flatnonzero(2 * is_below > len(other.reports))
-        before, after = (
-            np.sum([report.class_covered for report in candidate.reports], axis=0)
-            / np.maximum(np.sum([report.class_counts for report in candidate.reports], axis=0), 1)
-            for candidate in (other, best)
-        )
-        worst = classes[np.argsort(before[classes], kind="stable")][:MOST_CLASSES]
-        changes = [f"{names[y]} {before[y]:.0%} -> {after[y]:.0%}" for y in worst]
-        more = f" and {len(classes) - len(worst)} more" if len(classes) > len(worst) else ""
-        return [f"Coverage of {', '.join(changes)}{more}."] if changes else []
-
-    def _about_best(self) -> list[str]:
-        """State the gain of `best`, what is not distinguishable from it, and a floor's price."""
-        best, lines = self.best, [self.gain, *self._helped_classes()]
-        others = [candidate for candidate in self.allowed if candidate is not best]
-        alike = [c for c in others if not self.difference_to_best(c).is_significant]
-        if alike:
-            lines.append(
-                f"Its cost, which weighs misses against labels, is not distinguishable with "
-                f"{self.n_splits} splits from: {_names(alike)}."
-            )
-        elif others:
-            lines.append(
-                "Its cost, which weighs misses against labels, is significantly the lowest."
-            )
+            lines = [f"No candidate has {required}. Without these: {best.name}."]
         if self.costs_too_much(best):
             lines.append(
                 f"Sets of all {self.n_classes} classes cost no more. Add calibration examples or "
@@ -371,7 +298,59 @@ class Comparison:
                 f"The floor adds {added:.2f} labels to the average set "
                 f"({added / max(best.avg_size_without_floor, 1e-9):+.0%})."
             )
-        return lines
+        for problem, applies in {
+            f"Coverage significantly below {self.target}": self.covers_too_little,
+            f"Cost no lower than that of all {self.n_classes} classes": self.costs_too_much,
+        }.items():
+            excluded = [c for c in self.candidates if applies(c) and c is not self.recommended]
+            names = [candidate.name for candidate in excluded]
+            more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
+            if names:
+                lines.append(f"{problem}: {', '.join([*names[:MOST_NAMES], *more])}.")
+        return "\n".join(lines)
+
+    @property
+    def gain(self) -> str:
+        """State what `best` gains over the baseline, its price in labels, and for which classes."""
+        best, other = self.best, self.baseline
+        if other is None:
+            return f"{best.mean('avg_size'):.1f} labels per set."
+        if other is best:
+            return "the baseline; no candidate has a better trade-off."
+        n_best, n_other = (round(c.mean("n_likely_below")) for c in (best, other))
+        gain = f"{n_best:,} instead of {n_other:,} classes below {self.target}"
+        if n_best == n_other:
+            gain = f"as many classes below {self.target} ({n_best:,})"
+        shortfalls = best.mean("shortfall"), other.mean("shortfall")
+        if not np.isnan(shortfalls).any():
+            gain += " and a shortfall of {:.1f} instead of {:.1f} points".format(*shortfalls)
+        added = best.mean("avg_size") - other.mean("avg_size")
+        price = f"for {added:.1f} more labels per set than"
+        if added < 0.05:
+            price = "with sets of the same size as"
+        if added <= -0.05:
+            price = f"with {-added:.1f} fewer labels per set than"
+        return "\n".join([f"{gain}, {price} {other.name}.", *self._helped_classes()])
+
+    def _helped_classes(self) -> list[str]:
+        """Name classes that the baseline covers too little in most splits, and what `best` does."""
+        best, other = self.best, self.baseline
+        names = best.reports[0].class_names
+        if other is None or names is None:
+            return []
+        is_below = np.sum([report.likely_below for report in other.reports], axis=0)
+        classes = np.flatnonzero(2 * is_below > len(other.reports))
+        before, after = (
+            np.sum([report.class_covered for report in candidate.reports], axis=0)
+            / np.maximum(np.sum([report.class_counts for report in candidate.reports], axis=0), 1)
+            for candidate in (other, best)
+        )
+        worst = classes[np.argsort(before[classes], kind="stable")][:MOST_CLASSES]
+        changes = [
+            f"{names[y]} {before[y]:.0%} -> {after[y]:.0%}".replace(" ", NO_BREAK) for y in worst
+        ]
+        more = f", and {len(classes) - len(worst)} more" if len(classes) > len(worst) else ""
+        return [f"Coverage of the worst classes: {', '.join(changes)}{more}."] if changes else []
 
     # ---- ways to read it ---------------------------------------------------------------------
 
@@ -432,17 +411,16 @@ class Comparison:
     def _roles(self, candidate: Candidate) -> list[str]:
         if self.covers_too_little(candidate):
             return ["coverage too low"]
+        names = {"recommended": "best trade-off", "most_even": "most even"}
         roles = [
-            name.replace("most_even", "lowest shortfall")
-            for name, point in self._points.items()
-            if point is candidate
+            names.get(name, name) for name, point in self._points.items() if point is candidate
         ]
-        if self.costs_too_much(candidate) and not roles:
-            return ["cost too high"]
-        is_other = candidate in self.allowed and candidate is not self.recommended
-        if is_other and not self.difference_to_best(candidate).is_significant:
-            roles.append("not distinguishable")
-        return roles
+        return ["cost too high"] if self.costs_too_much(candidate) and not roles else roles
+
+    def is_distinguishable(self, candidate: Candidate) -> bool:
+        """Whether its cost differs significantly from the lowest one, or it is not allowed."""
+        is_other = candidate in self.allowed and candidate is not self.best
+        return not is_other or self.difference_to_best(candidate).is_significant
 
     def to_frame(self) -> Any:
         """Return `rows` as a pandas data frame."""
@@ -454,58 +432,28 @@ class Comparison:
 
         return ParetoDisplay.from_comparison(self, ax=ax)
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Return column titles and cells of all candidates, means ± standard errors."""
-        metrics = shown_in("comparison table")
-        cells = [
-            [
-                candidate.name,
-                *(
-                    f"{metric.text(candidate.mean(metric.name))} ± "
-                    f"{metric.text(candidate.standard_error(metric.name))}"
-                    for metric in metrics
-                ),
-                f"{candidate.mean('cost'):.1f}",
-                *self._acceptance(candidate),
-                self.note(candidate),
-            ]
-            for candidate in self.candidates
-        ]
-        titles = ["candidate", *(metric.title for metric in metrics), "cost"]
-        return [*titles, "accepted", "accuracy", "note"], cells
-
-    @staticmethod
-    def _acceptance(candidate: Candidate) -> list[str]:
-        names = ("accepted_share", "accepted_accuracy")
-        means = [candidate.mean(name) for name in names]
-        return ["–" if np.isnan(mean) else f"{mean:.1%}" for mean in means]
-
-    def short_table(self) -> tuple[list[str], list[list[str]]]:
-        """Return titles and cells of the `selection`, the recommended one marked by ">"."""
-        metrics = {metric.name: metric for metric in shown_in("comparison table")}
+    def table(self, candidates: Sequence[Candidate] | None = None) -> str:
+        """Return the table of the `selection`, or of other candidates with standard errors."""
+        with_errors, below = candidates is not None, self._short_target
+        titles = ["", f"classes\nbelow {below}", "shortfall\nin points", "labels\nper set"]
+        titles += ["overall\ncoverage", *(["CovGap", "cost"] if with_errors else [""])]
         cells = []
-        for candidate in self.selection:
-            below, gap, size = (
-                candidate.mean(name) for name in ("n_likely_below", "shortfall", "avg_size")
-            )
-            is_chosen = candidate is self.recommended
-            role = next(iter(self._roles(candidate)), "")
-            if role in ("", "not distinguishable") and candidate is self.runner_up:
-                role = "runner-up"
-            cells.append(
-                [
-                    f"{'>' if is_chosen else ' '} {candidate.name}",
-                    f"{below:.0f}",
-                    "–" if np.isnan(gap) else f"{gap:.1f}",
-                    f"{size:.1f}",
-                    metrics["marginal_coverage"].text(candidate.mean("marginal_coverage")),
-                    "best trade-off" if is_chosen else role,
-                ]
-            )
-        titles = [title.format(target=self._short_target) for title in SHORT_TITLES.values()]
-        return ["", *titles, ""], cells
+        for candidate in self.selection if candidates is None else candidates:
+            is_best = candidate is self.recommended
+            n_below, coverage = (candidate.mean(n) for n in ("n_likely_below", "marginal_coverage"))
+            row = [f"{'>' if is_best else ' '} {candidate.name}", f"{n_below:.0f}"]
+            row += [_mean(candidate, name, with_errors) for name in ("shortfall", "avg_size")]
+            row.append(f"{coverage:.1%}")
+            if with_errors:
+                mark = " " if self.is_distinguishable(candidate) else "="
+                row += [_mean(candidate, "covgap", True), f"{candidate.mean('cost'):.1f}{mark}"]
+            else:
+                runner_up = "runner-up" if candidate is self.runner_up else ""
+                row.append(next(iter(self._roles(candidate)), runner_up))
+            cells.append(row)
+        return aligned(titles, cells, left=() if with_errors else (len(titles) - 1,))
 
-    def curve_table(self) -> tuple[list[str], list[list[str]]]:
+    def curve_table(self) -> str:
         """Return labels per set and shortfall of every candidate at every calibration size."""
         titles = ["labels per set, shortfall with", *(result.size_text for result in self.by_size)]
         cells = [
@@ -515,7 +463,7 @@ class Comparison:
             ]
             for candidates in zip(*(result.candidates for result in self.by_size), strict=True)
         ]
-        return titles, cells
+        return aligned(titles, cells)
 
     @property
     def size_text(self) -> str:
@@ -531,93 +479,51 @@ class Comparison:
         classes = f"{self.n_classes:,} classes"
         classes += "" if n_tested == self.n_classes else f" ({n_tested:,} in the data)"
         about = "" if isinstance(self.calibration_size, int) else "about "
-        n_each = self.n_calibration / n_tested
-        each = f"{n_each:.0f}" if n_each >= 10 else f"{n_each:.2g}"
-        confidence = (
-            "" if self.confidence is None else f" with {100 * self.confidence:.4g}% confidence"
-        )
+        per_class = self.n_calibration / n_tested
+        examples = f"{per_class:.0f}" if per_class >= 10 else f"{per_class:.2g}"
         target = "targets by class" if self._is_per_class else f"target {self.target}"
+        if self.confidence is not None:
+            target += f" with {100 * self.confidence:.4g}% confidence"
         return (
-            f"{classes}, {about}{each} calibration examples each, "
-            f"{target}{confidence}, {self.n_splits} random splits"
+            f"{classes}, {about}{examples} calibration examples each, {target}, "
+            f"{self.n_splits} random splits"
         )
 
-    def noise(self) -> str:
-        """State the CovGap that sampling noise alone gives."""
-        return (
-            f"Means ± standard errors over splits into {self.n_calibration:,} calibration and "
-            f"{self.n_test:,} test examples.\nSampling noise alone gives a CovGap of "
-            f"{self.noise_floor:.1f}; smaller values are not meaningful."
-        )
-
-    def summary(self, more: str = "rows()") -> str:
+    def summary(self, *, everything: bool = False, more: str = "rows()") -> str:
         """Show what to choose from, and the recommendation; `more` names where the rest is."""
-        titles, cells = self.short_table()
-        n_more = len(self.candidates) - len(cells)
-        rest = [f"  {n_more} more: {more}"] if n_more else []
-        target = self._short_target
+        table = [self.table(self.candidates if everything else None)]
+        n_more = len(self.candidates) - len(self.selection)
         meaning = (
-            f"Below {target}: significantly (5% false discovery rate), mean of the splits.\n"
-            f"Typical shortfall: of a class from {self.target}, in points, noise-corrected."
+            f"Classes below {self._short_target}: significantly, at a 5% false discovery rate. "
+            f"Shortfall: of a typical class from {self.target}, noise-corrected."
         )
-        curve = ["", _aligned(*self.curve_table())] if self.smaller else []
-        table = [_aligned(titles, cells), *rest, "", meaning]
-        reason = [_folded(line) for line in self.reason.splitlines()]
-        return "\n".join([_folded(self.heading()), "", *table, "", *reason, *curve])
+        if everything:
+            meaning += (
+                f" CovGap: sampling noise alone gives {self.noise_floor:.1f}. Cost: labels per "
+                "example, with those that misses would have taken; '=' is not distinguishable from "
+                f"the lowest with {self.n_splits} splits. Means ± standard errors over splits into "
+                f"{self.n_calibration:,} calibration and {self.n_test:,} test examples."
+            )
+        elif n_more:
+            table.append(f"  {n_more} more: {more}")
+        curve = ["", self.curve_table()] if self.smaller else []
+        reason = map(folded, self.reason.splitlines())
+        text = [folded(self.heading()), "", *table, "", folded(meaning), "", *reason, *curve]
+        return "\n".join(text)
 
     def __str__(self) -> str:
         return self.summary()
 
     __repr__ = __str__
 
-    def _repr_html_(self) -> str:
-        curve = _html_table("By calibration size", *self.curve_table()) if self.smaller else ""
-        table = _html_table(self.heading(), *self.table())
-        return f"{table}<pre>{escape(self.reason)}</pre>{curve}"
+
+def _mean(candidate: Candidate, metric: str, with_error: bool) -> str:
+    mean = candidate.mean(metric)
+    error = f" ±{candidate.standard_error(metric):.1f}" if with_error else ""
+    return "–" if np.isnan(mean) else f"{mean:.1f}{error}"
 
 
-def _aligned(titles: list[str], cells: list[list[str]]) -> str:
-    """Align a table: numbers to the right, the first and the last column to the left."""
-    split = [title.split("\n") for title in titles]
-    height = max(map(len, split))
-    heads = [list(row) for row in zip(*([""] * (height - len(t)) + t for t in split), strict=True)]
-    rows, last = [*heads, *cells], len(titles) - 1
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
-        "  ".join(
-            cell.ljust(width) if number in (0, last) else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
-    return "\n".join(lines)
-
-
-def _folded(line: str) -> str:
-    """Fold a line at 79 characters."""
-    more = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(line, 79, subsequent_indent="  ", **more)  # type: ignore[arg-type]
-
-
-def _html_table(caption: str, titles: list[str], cells: list[list[str]]) -> str:
-    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells]
-    return (
-        f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
-        f"<tbody><tr>{'</tr><tr>'.join(rows)}</tr></tbody></table>"
-    )
-
-
-def _names(candidates: Sequence[Candidate]) -> str:
-    """List candidates, the methods of one score together; those beyond `MOST_NAMES` as a number."""
-    by_score: dict[str, list[str]] = {}
-    for candidate in candidates[:MOST_NAMES]:
-        by_score.setdefault(candidate.score, []).append(candidate.method)
-    names = [
-        f"{', '.join(methods[:-1])} and {methods[-1]} + {score}"
-        if len(methods) > 1
-        else f"{methods[0]} + {score}"
-        for score, methods in by_score.items()
-    ]
-    more = len(candidates) - MOST_NAMES
-    return "; ".join(names) + (f"; {more} more" if more > 0 else "")
+def folded(line: str) -> str:
+    """Fold a line at `WIDTH`."""
+    text = textwrap.fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
+    return text.replace(NO_BREAK, " ")

@@ -29,7 +29,6 @@ class CoverageMetrics:
     class_counts: IntArray
     class_covered: IntArray
     size_counts: IntArray
-    size_sums: IntArray | None
 
     @property
     def n_classes(self) -> int:
@@ -156,13 +155,6 @@ class CoverageMetrics:
         return float(self.size_counts @ np.arange(len(self.size_counts)) / self.n_rows)
 
     @property
-    def avg_size_over_classes(self) -> float:
-        """Mean over classes of the mean size of their rows' sets; NaN if that was not counted."""
-        if self.size_sums is None:
-            return float("nan")
-        return float((self.size_sums[self.evaluated] / self.class_counts[self.evaluated]).mean())
-
-    @property
     def frac_undercovered(self) -> float:
         """Share of classes with coverage <= 1 - alpha - 0.1 (the paper's FracUnderCov)."""
         # In counts, with some room: 0.9 - 0.1 in floating point would miss a coverage of 0.8.
@@ -178,11 +170,6 @@ class CoverageMetrics:
     def macro_coverage(self) -> float:
         """Mean coverage over classes, each counted once."""
         return float(self.class_coverage[self.evaluated].mean())
-
-    @property
-    def undercov_gap(self) -> float:
-        """Mean over classes of the shortfall max(0, 1 - alpha - coverage), in percentage points."""
-        return float(np.maximum(-self._gaps, 0).mean())
 
 
 @dataclass(frozen=True)
@@ -246,9 +233,8 @@ def _with_interval(report: CoverageMetrics) -> str:
 
 
 def _usual_sizes(report: CoverageMetrics) -> str:
-    sizes, over_classes = report.size_quantiles, report.avg_size_over_classes
-    more = "" if np.isnan(over_classes) else f"; mean over classes {over_classes:.2f}"
-    return f"classes in a set; median {sizes['50']}, 95% have at most {sizes['95']}{more}"
+    sizes = report.size_quantiles
+    return f"classes in a set; median {sizes['50']}, 95% have at most {sizes['95']}"
 
 
 # fmt: off
@@ -307,11 +293,6 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "macro_coverage", "MacroCov", "mean coverage over classes",
         "share", 3, "target", {"report": 9, "comparison": 8}, formula="mean of c_y",
-    ),
-    Metric(
-        "undercov_gap", "UnderCovGap", "mean shortfall of class coverage from {target}",
-        "points", 2, "lower", {"report": 8},
-        formula="100 · mean over classes of max(0, 1 - alpha - c_y)",
     ),
     Metric(
         "empty_share", "empty", "fraction of examples with an empty set",

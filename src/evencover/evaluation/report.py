@@ -1,157 +1,23 @@
-"""evaluate() and CoverageReport: coverage and set size from counts (Tally, Confusions)."""
+"""evaluate() and CoverageReport: coverage and set sizes, from counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._kernels import Coverage
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
 from evencover.evaluation.metrics import CoverageMetrics, shown_in
 from evencover.evaluation.statistics import clopper_pearson, likely_below
+from evencover.evaluation.tally import Confusions, Tally
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
 from evencover.validation import import_pandas, label_indices, unknown_label, whole_number
-
-
-class Tally(NamedTuple):
-    """Count what every metric needs; tallies of disjoint data add up.
-
-    ``rows`` and ``covered`` (K,) count test rows and covered rows by class; ``sizes`` (K + 1,)
-    counts sets by size; ``size_sums`` (K,) adds sizes by the row's class, None if not counted.
-    ``n_unknown`` counts rows with label K, not among the classes; ``sizes`` includes them.
-    ``appearances`` (K,) counts the sets that contain each class. ``accepted`` and
-    ``accepted_right`` (K,) count accepted rows by predicted class. ``listed`` (K,) counts top-k
-    rows that list their label. None where not counted.
-    """
-
-    rows: IntArray
-    covered: IntArray
-    sizes: IntArray
-    size_sums: IntArray | None = None
-    n_unknown: int = 0
-    appearances: IntArray | None = None
-    accepted: IntArray | None = None
-    accepted_right: IntArray | None = None
-    listed: IntArray | None = None
-
-    @classmethod
-    def zeros(cls, n_classes: int) -> Tally:
-        """Return the tally of no rows."""
-        rows, covered, sums, *more = (np.zeros(n_classes, dtype=np.int64) for _ in range(7))
-        return cls(rows, covered, np.zeros(n_classes + 1, dtype=np.int64), sums, 0, *more)
-
-    @classmethod
-    def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
-        """Count one part of the data."""
-        # The first class of an accepted set is the most probable one.
-        first = np.append(sets.indices, 0)[sets.indptr[:-1]].astype(np.int64)
-        coverage = Coverage(sets.sizes, sets.have(labels), first, sets.accepted)
-        appearances = np.bincount(sets.indices, minlength=sets.n_classes)
-        return cls.of_coverage(labels, coverage, appearances)
-
-    @classmethod
-    def of_rows(cls, labels: IntArray, is_covered: Array, sizes: IntArray, n_classes: int) -> Tally:
-        """Count rows from whether they are covered and their set sizes."""
-        rows = np.bincount(labels, minlength=n_classes + 1)
-        sums = np.bincount(labels, weights=sizes, minlength=n_classes)
-        return cls(
-            rows[:n_classes],
-            np.bincount(labels[is_covered], minlength=n_classes)[:n_classes],
-            np.bincount(sizes, minlength=n_classes + 1),
-            sums[:n_classes].astype(np.int64),
-            int(rows[n_classes]),
-        )
-
-    @classmethod
-    def of_coverage(cls, labels: IntArray, coverage: Coverage, appearances: IntArray) -> Tally:
-        """Count rows, their sets, and accepted predictions."""
-        n_classes, is_accepted = len(appearances), coverage.is_accepted
-        accepted = coverage.top_classes[is_accepted]
-        right = accepted[accepted == labels[is_accepted]]
-        return cls.of_rows(labels, coverage.is_covered, coverage.sizes, n_classes)._replace(
-            appearances=appearances,
-            accepted=np.bincount(accepted, minlength=n_classes),
-            accepted_right=np.bincount(right, minlength=n_classes),
-        )
-
-    def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
-        pairs = zip(self, other, strict=True)
-        return Tally(*(None if a is None or b is None else a + b for a, b in pairs))  # type: ignore[arg-type]
-
-
-def total(parts: Iterable[tuple[Tally, Confusions]]) -> tuple[Tally, Confusions]:
-    """Add up all parts; memory does not grow with their number."""
-    tally: Tally | None = None
-    confusions: list[Confusions] = []
-    for part, confused in parts:
-        tally = part if tally is None else tally + part
-        confusions.append(confused)
-        if len(confusions) == 256:
-            confusions = [Confusions.total(confusions)]
-    assert tally is not None
-    return tally, Confusions.total(confusions)
-
-
-class Confusions(NamedTuple):
-    """How often class ``first`` is the most probable one in rows of class ``true``, wrongly.
-
-    ``pairs`` holds ``true * K + first``, ascending; ``counts`` how often each occurs.
-    """
-
-    pairs: IntArray
-    counts: IntArray
-    n_classes: int
-
-    @classmethod
-    def none(cls, n_classes: int) -> Confusions:
-        """Return empty counts."""
-        return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), n_classes)
-
-    @classmethod
-    def of(cls, labels: IntArray, first: IntArray, n_classes: int) -> Confusions:
-        """Count the rows whose most probable class is not the true one."""
-        wrong = (labels != first) & (labels < n_classes)
-        pairs, counts = np.unique(labels[wrong] * n_classes + first[wrong], return_counts=True)
-        return cls(pairs, counts, n_classes)
-
-    @classmethod
-    def total(cls, parts: list[Confusions]) -> Confusions:
-        """Add up the counts of all parts."""
-        all_pairs = np.concatenate([part.pairs for part in parts])
-        pairs, inverse = np.unique(all_pairs, return_inverse=True)
-        counts = np.zeros(len(pairs), dtype=np.int64)
-        np.add.at(counts, inverse, np.concatenate([part.counts for part in parts]))
-        return cls(pairs, counts, parts[0].n_classes)
-
-    def most_frequent(self, most: int = 5) -> Confusions:
-        """Keep only the pairs that `of_class` shows: O(K) of them, where there may be K**2."""
-        true = self.pairs // self.n_classes
-        order = np.lexsort((self.pairs, -self.counts, true))
-        starts = np.searchsorted(true, true)  # pairs ascend, and so do their true classes
-        kept = np.sort(order[np.arange(len(order)) - starts < most])
-        return Confusions(self.pairs[kept], self.counts[kept], self.n_classes)
-
-    def of_class(self, true: int, most: int = 5) -> list[tuple[int, int]]:
-        """List the classes that most often stand first in rows of `true`, with their counts.
-
-        >>> seen = Confusions.of(np.array([0, 0, 0, 1]), np.array([2, 2, 1, 1]), n_classes=3)
-        >>> seen.of_class(0), seen.of_class(1)
-        ([(2, 2), (1, 1)], [])
-        """
-        bounds = [true * self.n_classes, (true + 1) * self.n_classes]
-        start, stop = np.searchsorted(self.pairs, bounds)
-        counts = self.counts[start:stop]
-        order = np.argsort(-counts, kind="stable")[:most]
-        first = self.pairs[start:stop][order] - true * self.n_classes
-        return list(zip(first.tolist(), counts[order].tolist(), strict=True))
 
 
 class GroupCoverage(NamedTuple):
@@ -400,14 +266,6 @@ class CoverageReport(CoverageMetrics):
             )
         return table
 
-    def by_cluster(self) -> list[GroupCoverage]:
-        """Measure coverage per cluster of a clustered predictor; the null cluster comes last."""
-        if self.cluster_of_class is None:
-            raise InputError("'cluster_of_class' is not known; pass it to evaluate.")
-        last = int(self.cluster_of_class.max()) + 1
-        groups = np.where(self.cluster_of_class < 0, last, self.cluster_of_class)
-        return self.by_group(groups, [*(f"cluster {m}" for m in range(last)), "null cluster"])
-
     def by_calibration_count(self) -> list[GroupCoverage]:
         """Measure coverage of the classes by how many calibration rows they had."""
         if self.calibration_counts is None:
@@ -454,10 +312,7 @@ class CoverageReport(CoverageMetrics):
     def to_dict(self) -> dict[str, Any]:
         """Return every number under its attribute's name, ready for JSON (NaN becomes None)."""
         result: dict[str, Any] = {
-            "alpha": self.alpha,
-            "class_alpha": None if self.class_alpha is None else self.class_alpha.tolist(),
-            "n_rows": self.n_rows,
-            "n_classes": self.n_classes,
+            **{name: getattr(self, name) for name in ("alpha", "n_rows", "n_classes")},
             "n_classes_evaluated": self.n_classes_evaluated,
             "n_unknown_labels": self.n_unknown,
             **{name: or_none(value) for name, value in self.metrics().items()},
@@ -468,22 +323,21 @@ class CoverageReport(CoverageMetrics):
             "class_coverage_interval": self.class_coverage_interval.tolist(),
             "likely_below": self.likely_below.tolist(),
             "too_few_to_judge": self.too_few_to_judge.tolist(),
+            "labels_fit": self.labels_fit,
+            "data_warnings": list(self.data_warnings),
         }
-        if self.accepted is not None and self.accepted_right is not None:
+        optional = ("class_alpha", "accepted", "accepted_right", "appearances", "guarantees")
+        for name in (*optional, "calibration_counts", "cluster_of_class", "class_names"):
+            values = getattr(self, name)
+            if values is not None:
+                result[name] = np.asarray(values).tolist()
+        if self.accepted is not None:
             result |= {
                 "accepted_share": self.accepted_share,
                 "accepted_accuracy": or_none(self.accepted_accuracy),
                 "accepted_accuracy_interval": self.accepted_accuracy_interval.tolist(),
-                "accepted": self.accepted.tolist(),
-                "accepted_right": self.accepted_right.tolist(),
                 "is_unsafe": self.is_unsafe.tolist(),
             }
-        if self.appearances is not None:
-            result["appearances"] = self.appearances.tolist()
-        if self.size_sums is not None:
-            result["avg_size_over_classes"] = self.avg_size_over_classes
-        if self.class_names is not None:
-            result["class_names"] = list(self.class_names)
         if self.at_top is not None:
             cut = self.at_top
             result["at_top"] = {
@@ -494,17 +348,6 @@ class CoverageReport(CoverageMetrics):
             names = ("recall_at_k", "recall_at_k_of_capped_classes")
             recalls = zip(names, self.recall_at_k, strict=True)
             result |= {name: [or_none(value) for value in values] for name, values in recalls}
-        if not self.labels_fit:
-            result["labels_fit"] = False
-        if self.data_warnings:
-            result["data_warnings"] = list(self.data_warnings)
-        if self.cluster_of_class is not None:
-            result["by_cluster"] = [group._asdict() for group in self.by_cluster()]
-        if self.guarantees is not None:
-            result["guarantees"] = self.guarantees.tolist()
-        if self.calibration_counts is not None:
-            result["calibration_counts"] = self.calibration_counts.tolist()
-            result["by_calibration_count"] = [g._asdict() for g in self.by_calibration_count()]
         return result
 
     def to_frame(self) -> Any:
@@ -541,13 +384,13 @@ class CoverageReport(CoverageMetrics):
     def summary(self, *, everything: bool = True) -> list[tuple[str, str, str]]:
         """List numbers as (name, value, meaning) for people: what matters, or all metrics."""
         target, sizes = self.target_text, self.size_quantiles
-        metrics = {metric.name: metric for metric in shown_in("report")}
-        coverage = metrics.pop("marginal_coverage")
         rows = [
-            ("overall coverage", coverage.text(coverage.of(self)), coverage.describe(target, self)),
+            ("overall coverage", f"{self.marginal_coverage:.1%}", f"of {self.n_rows:,} examples; "
+             f"target {100 * (1 - self.alpha):.4g}%"),
             ("labels per set", f"{self.avg_size:.1f}", f"median {sizes['50']}, 95% have at most "
              f"{sizes['95']}"),
-            (f"below {target}", str(self.n_likely_below), self._name_below()),
+            (f"below {target}", str(self.n_likely_below), f"of {self.n_classes_evaluated:,} "
+             f"classes, significantly{self._name_below()}"),
             ("typical shortfall", "–" if np.isnan(self.shortfall) else f"{self.shortfall:.1f}",
              f"points of a class below {target}, noise-corrected"),
         ]  # fmt: skip
@@ -558,7 +401,8 @@ class CoverageReport(CoverageMetrics):
         if everything:
             rows += [
                 (metric.title, metric.text(metric.of(self)), metric.describe(target, self))
-                for metric in metrics.values()
+                for metric in shown_in("report")
+                if metric.name not in ("marginal_coverage", "avg_size", "shortfall")
             ]
         few, missing = int(self.too_few_to_judge.sum()), self.n_classes - self.n_classes_evaluated
         if few:
@@ -588,13 +432,13 @@ class CoverageReport(CoverageMetrics):
             rows.append(("  accuracy", f"{self.accepted_accuracy:.1%}", meaning))
         if self.is_unsafe.any():
             n_unsafe, target = int(self.is_unsafe.sum()), f"{100 * self.accept_accuracy:.4g}%"
-            meaning = f"predicted classes significantly below {target}: {self._few(self.is_unsafe)}"
+            names = self._few(np.flatnonzero(self.is_unsafe))
+            meaning = f"predicted classes significantly below {target}: {names}"
             rows.append(("  unsafe", str(n_unsafe), meaning))
         return rows
 
-    def _few(self, is_named: Array) -> str:
-        """Name the first classes of a mask (K,)."""
-        classes = np.flatnonzero(is_named)
+    def _few(self, classes: IntArray) -> str:
+        """Name the first of some classes."""
         names = [self.class_view(int(index)).name for index in classes[:3]]
         return ", ".join(names) + (f" and {len(classes) - 3} more" if len(classes) > 3 else "")
 
@@ -611,22 +455,17 @@ class CoverageReport(CoverageMetrics):
 
     def _recall_summary(self, recall: FloatArray, capped: FloatArray) -> tuple[str, str, str]:
         """Show how many labels are listed: no set contains the others."""
-        text = f"of labels are listed (95% CI {recall[1]:.3f} to {recall[2]:.3f})"
+        text = f"of labels are listed (95% CI {recall[1]:.1%} to {recall[2]:.1%})"
         if not np.isnan(capped[0]):
-            text += f"; of classes without a finite threshold {capped[0]:.3f}"
-            text += f" ({capped[1]:.3f} to {capped[2]:.3f})"
-        return "recall at k", f"{recall[0]:.3f}", text
+            text += f"; of classes without a finite threshold {capped[0]:.1%}"
+            text += f" ({capped[1]:.1%} to {capped[2]:.1%})"
+        return "recall at k", f"{recall[0]:.1%}", text
 
     def _name_below(self) -> str:
         """Name the classes that are likely below the target, lowest coverage first."""
         below = np.flatnonzero(self.likely_below)
-        tested = f"of {self.n_classes_evaluated:,} classes, significantly"
-        if not len(below):
-            return tested
         order = below[np.argsort(self.class_coverage[below], kind="stable")]
-        names = [self.class_view(int(index)).name for index in order[:3]]
-        more = f" and {len(below) - 3} more" if len(below) > 3 else ""
-        return f"{tested}: {', '.join(names)}{more}"
+        return f": {self._few(order)}" if len(order) else ""
 
     def lines(self, *, everything: bool = False) -> list[str]:
         """Return the `summary` as aligned lines."""
@@ -638,13 +477,6 @@ class CoverageReport(CoverageMetrics):
         return "\n".join([heading, *self.lines()])
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th>{name}</th><td>{value}</td><td>{escape(text)}</td></tr>"
-            for name, value, text in self.summary()
-        )
-        return f"<table><caption>{str(self).splitlines()[0]}</caption>{cells}</table>"
 
 
 def or_none(value: float) -> float | None:

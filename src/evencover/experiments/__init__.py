@@ -1,8 +1,7 @@
 """Reproduce the paper's study: declare a grid, run it, make tables and figures."""
 
 from evencover.experiments.grid import Grid, shipped
-from evencover.experiments.results import Results
-from evencover.experiments.runner import run
+from evencover.experiments.study import Results, run
 from evencover.experiments.table import make_table
 
 __all__ = ["Grid", "Results", "make_table", "run", "shipped"]

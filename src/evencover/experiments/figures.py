@@ -10,7 +10,7 @@ import numpy as np
 
 from evencover.errors import InputError
 from evencover.evaluation.metrics import Metric, find_metric, shown_in
-from evencover.experiments.results import Results, coverage_of
+from evencover.experiments.study import Results, coverage_of
 from evencover.output.atomic import atomic_path, check_output
 from evencover.output.folders import make_folder
 from evencover.plotting import BLUE, GRAY, ORANGE, new_axes

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from evencover.errors import InputError
 from evencover.evaluation.metrics import Metric, find_metric, shown_in
-from evencover.experiments.results import Results
+from evencover.experiments.study import Results
 from evencover.validation import raise_unknown
 
 CITATION = (

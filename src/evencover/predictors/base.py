@@ -18,7 +18,8 @@ from evencover.data.open import as_source
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import fold_source, gathered, joined, map_source
 from evencover.errors import InputError, NotFittedError, warn_caller
-from evencover.evaluation.report import Confusions, CoverageReport, Tally
+from evencover.evaluation.report import CoverageReport
+from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors import wording
 from evencover.predictors.acceptance import CONFIDENCE, Acceptance, Predictions, fit_acceptance
 from evencover.predictors.calibration import (

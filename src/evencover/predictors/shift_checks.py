@@ -11,7 +11,8 @@ from evencover.arrays import FloatArray, IntArray
 from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import Block
 from evencover.errors import warn_caller
-from evencover.evaluation.report import Confusions, CoverageReport, Tally, total
+from evencover.evaluation.report import CoverageReport
+from evencover.evaluation.tally import Confusions, Tally, total
 from evencover.predictors.fit import Fitted
 from evencover.predictors.rule import SetRule
 from evencover.predictors.wording import Sharing

@@ -16,8 +16,9 @@ from evencover.comparison.result import Comparison
 from evencover.data.source import Block
 from evencover.engine.blocks import fold_source
 from evencover.evaluation.metrics import descriptions
-from evencover.evaluation.report import Confusions, CoverageReport, Tally, or_none
+from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import clopper_pearson
+from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels
 from evencover.predictors.fit import align_to_calibration
@@ -30,6 +31,7 @@ from evencover.report.verdict import (
     State,
     class_states,
     groups_behind,
+    in_percent,
     remedies,
     usual_spread,
     verdict,
@@ -326,9 +328,7 @@ def describe(
         "n_classes": report.n_classes,
         "n_classes_evaluated": report.n_classes_evaluated,
         "n_calibration": predictor.n_calibration_,
-        "guarantee": predictor.guarantee_text
-        if report.class_alpha is not None
-        else in_percent(predictor.guarantee_text, report.alpha),
+        "guarantee": in_percent(predictor.guarantee_text, predictor.fit_.alpha),
         "guaranteed": _about_guarantees(predictor),
         "without_guarantee": _without_guarantee(predictor),
         "top": None if report.at_top is None else _about_top(report, report.at_top, top),
@@ -341,7 +341,6 @@ def describe(
         "numbers": descriptions("report", report.target_text, report),
         "true_gap_interval": [or_none(limit) for limit in report.true_gap_interval],
         "size_quantiles": report.size_quantiles,
-        "size_over_classes": round(report.avg_size_over_classes, 2),
         "sizes": size_histogram(report.size_counts),
         "coverage_by_size": coverage_by_size(report.size_counts, counts.covered_by_size),
         "acceptance": _about_acceptance(report),
@@ -399,16 +398,6 @@ def _without_guarantee(predictor: BasePredictor) -> list[int]:
     if predictor.floor is None:
         return []
     return [int(index) for index in np.flatnonzero(predictor.guarantees_ == 0)]
-
-
-def in_percent(sentence: str, alpha: float) -> str:
-    """Replace 1 - alpha in a text by its value.
-
-    >>> in_percent("Coverage of 1 - alpha is guaranteed, not of 1 - 2 alpha.", 0.1)
-    'Coverage of 90% is guaranteed, not of 80%.'
-    """
-    twice = percent(max(0.0, 1 - 2 * alpha))
-    return sentence.replace("1 - 2 alpha", twice).replace("1 - alpha", percent(1 - alpha))
 
 
 def size_histogram(size_counts: IntArray, most: int = 40) -> dict[str, list[int]]:
@@ -581,6 +570,8 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
         row["name"] = candidate.name
         row["is_recommended"] = candidate is comparison.recommended
     headline, *advice = comparison.reason.splitlines()
+    if comparison.recommended is not None:
+        headline, advice = f"Recommended: {comparison.best.name}", [headline, *advice]
     metrics = descriptions("comparison", comparison.target)
     words = {"headline": headline, "advice": advice, "target": comparison.target}
     return content | words | {"n_classes": comparison.n_classes, "metrics": metrics}

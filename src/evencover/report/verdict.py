@@ -12,7 +12,7 @@ from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import likely_below
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.wording import Needs, Sharing
-from evencover.quantiles import GroupedScores
+from evencover.quantiles import ClassAlpha, GroupedScores
 from evencover.report.page import percent
 
 MANY_CLASSES = 20  # of which ten may be named for most labels
@@ -252,3 +252,16 @@ def _always_included(predictor: BasePredictor, report: CoverageReport, needs: Ne
         f"{classes} always included, which adds {n_everywhere:,} to the size of each set. A "
         f"finite threshold needs at least {needs.least} calibration examples."
     )
+
+
+def in_percent(sentence: str, alpha: ClassAlpha) -> str:
+    """Replace 1 - alpha in a text by its value, if all classes share it.
+
+    >>> in_percent("Targets 1 - alpha, guarantees 1 - 2 alpha.", ClassAlpha.of(0.1, None, 2))
+    'Targets 90%, guarantees 80%.'
+    """
+    if not alpha.is_one:
+        return sentence
+    level = float(alpha.typical)
+    twice = percent(max(0.0, 1 - 2 * level))
+    return sentence.replace("1 - 2 alpha", twice).replace("1 - alpha", percent(1 - level))
