@@ -177,18 +177,15 @@ def test_what_came_before_a_restart_is_no_evidence_of_a_shift():
     were good, and else go on to ten: what an unlucky calibration needs. Fresh urns alone gain.
     """
     rank, n, before, after = 9, 9, 6, 4
-    gain = {False: 0.0, True: 0.0}
-    fair = {}
-    for sequence in product([False, True], repeat=before + after):
-        hits = sum(sequence)
-        fair[sequence] = float(drawn(hits, before + after - hits, Fraction(rank), n + 1))
-    for sequence, chance in fair.items():
-        early, late = sum(sequence[:before]), sum(sequence[before:])
-        goes_on = early <= before - 2
-        late, n_late = (late, after) if goes_on else (0, 0)
-        given = (counts(late), counts(n_late - late), counts(rank), counts(n))
-        for knows in gain:
-            earlier = (counts(early), counts(before - early)) if knows else None
-            gain[knows] += chance * exp(urn_log_e(*given, earlier)[0])
-    assert sum(fair.values()) == pytest.approx(1)
-    assert gain[True] <= 1 < gain[False]
+    sequences = np.array([*product([0, 1], repeat=before + after)])
+    fair = [float(drawn(h, before + after - h, Fraction(rank), n + 1)) for h in range(11)]
+    chances = np.array(fair)[sequences.sum(axis=1)]
+    early, late = sequences[:, :before].sum(axis=1), sequences[:, before:].sum(axis=1)
+    n_late = np.where(early <= before - 2, after, 0)
+    late = np.minimum(late, n_late)
+    urn = late, n_late - late, np.full(len(late), rank), np.full(len(late), n)
+    knowing, fresh = (
+        chances @ np.exp(urn_log_e(*urn, earlier)) for earlier in ((early, before - early), None)
+    )
+    assert chances.sum() == pytest.approx(1)
+    assert knowing <= 1 < fresh

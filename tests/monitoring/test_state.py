@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from depth import size
 
 from evencover import ClasswisePredictor, CoverageMonitor, InputError, StandardPredictor
 from evencover.monitoring import MonitorState, database, state
@@ -119,7 +120,7 @@ def test_a_snapshot_is_one_transaction_and_stays_as_it_is(predictor, data, locat
 def test_a_snapshot_that_goes_on_from_the_last_is_that_of_a_new_monitor(predictor, data, location):
     monitor = CoverageMonitor(predictor, state=location)
     monitor.snapshot()
-    for n in range(400, 900, 50):
+    for n in range(400, size(short=550, deep=900), 50):
         part = slice(n, n + 50)
         monitor.update(data.rows[part], np.roll(data.labels[part], 1), ids=ids(n, n + 50))
         assert_same(monitor.snapshot(), CoverageMonitor(predictor, state=location).snapshot())
@@ -130,33 +131,34 @@ def test_a_snapshot_that_goes_on_from_the_last_is_that_of_a_new_monitor(predicto
 def test_every_label_counts_once_whoever_sends_it(predictor, data, location):
     """Three stores and six threads; the rows are served by one while labels come to all."""
     monitors = [CoverageMonitor(predictor, state=location) for _ in range(3)]
-    counted = []
+    counted, stop = [], size(short=500, deep=900)
 
     def serve():
-        for n in range(400, 900, 20):
+        for n in range(400, stop, 20):
             monitors[0].observe(data.rows[n : n + 20], ids=ids(n, n + 20))
 
     def send(monitor, seed):
-        for n in np.random.default_rng(seed).permutation(np.arange(400, 900, 10)).tolist():
+        for n in np.random.default_rng(seed).permutation(np.arange(400, stop, 10)).tolist():
             counted.append(monitor.label(ids(n, n + 10), data.labels[n : n + 10]).counted)
 
     threads = [threading.Thread(target=serve)]
     threads += [
-        threading.Thread(target=send, args=(each, 10 * n + seed))
-        for n, each in enumerate(monitors)
+        threading.Thread(target=send, args=(monitor, 10 * n + seed))
+        for n, monitor in enumerate(monitors)
         for seed in range(2)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    whole = updated(predictor, data.rows[400:], data.labels[400:], ids=ids(400, 900)).snapshot()
+    rows, labels = data.rows[400:stop], data.labels[400:stop]
+    whole = updated(predictor, rows, labels, ids=ids(400, stop)).snapshot()
     for monitor in monitors:
         found = monitor.snapshot()
         np.testing.assert_array_equal(found.rows, whole.rows)
         np.testing.assert_array_equal(found.covered, whole.covered)
         assert found.waiting == 0
-    assert sum(counted) <= 500  # some waited, and were counted when their row came
+    assert sum(counted) <= stop - 400  # some waited, and were counted when their row came
 
 
 def test_an_error_within_an_update_leaves_nothing(predictor, data, location, monkeypatch):
@@ -208,7 +210,7 @@ def test_rows_and_waiting_labels_are_kept_as_long_as_stated(predictor, data, loc
     assert monitor.label(ids(401, 402), [1]) == (0, 0, 1, 0)  # its set is no longer there
 
 
-@pytest.mark.parametrize("days", [100, -100, 1e5])
+@pytest.mark.parametrize("days", [100, -100, pytest.param(1e5, marks=pytest.mark.deep)])
 def test_a_clock_that_jumps_removes_no_earlier_row_if_it_is_set_right(
     predictor, data, location, clock, days
 ):
@@ -306,11 +308,11 @@ def test_times_may_be_dates_of_numpy_or_seconds_as_text(predictor, data, kind):
 @pytest.mark.parametrize("n_classes", [2, 9, 300, 70_000])
 def test_packed_sets_hold_their_classes(n_classes):
     rng = np.random.default_rng(n_classes)
-    for size in (0, 1, min(5, n_classes), n_classes):
-        classes = rng.permutation(n_classes)[:size]
-        (packed,) = pack_sets(PredictionSets.from_csr(np.array([0, size]), classes, n_classes))
-        some = {0, n_classes - 1, *rng.integers(0, n_classes, 50).tolist()}
-        assert [contains(packed, y, n_classes) for y in some] == [y in classes for y in some]
+    for n_members in (0, 1, min(5, n_classes), n_classes):
+        classes = rng.permutation(n_classes)[:n_members]
+        (packed,) = pack_sets(PredictionSets.from_csr(np.array([0, n_members]), classes, n_classes))
+        tried = {0, n_classes - 1, *rng.integers(0, n_classes, 50).tolist()}
+        assert [contains(packed, y, n_classes) for y in tried] == [y in classes for y in tried]
         assert len(packed) <= 2 + n_classes // 8
 
 

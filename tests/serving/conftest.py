@@ -30,8 +30,8 @@ def serve(model, tmp_path):
     """A client of a service with a state, a token and limits."""
     from starlette.testclient import TestClient
 
+    from evencover.serving.bodies import Limits
     from evencover.serving.http import Application
-    from evencover.serving.requests import Limits
     from evencover.serving.service import Service
 
     clients = []

@@ -5,8 +5,7 @@ import os
 import socket
 import sys
 import time
-from contextlib import closing, suppress
-from http.client import HTTPConnection
+from contextlib import suppress
 
 import pytest
 from serving.service import BEARER, K
@@ -19,7 +18,7 @@ pytestmark = [
 ]
 
 from evencover.serving import http  # noqa: E402
-from evencover.serving.requests import JSON  # noqa: E402
+from evencover.serving.bodies import JSON  # noqa: E402
 
 
 def one_long_id():
@@ -55,6 +54,7 @@ def test_requests_that_would_take_much_memory_take_little(start):
     assert server.is_up()
 
 
+@pytest.mark.deep
 def test_connections_that_do_not_read_are_closed(start):
     """A client that asks and never reads once kept its connection for ever."""
     server = start("--timeout", "3")
@@ -68,7 +68,7 @@ def test_connections_that_do_not_read_are_closed(start):
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", server.port))
-        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 1500)
+        connection.sendall(b"GET /v1/coverage HTTP/1.1\r\nHost: a\r\n\r\n" * 1500)
         held.append(connection)
     assert server.is_up()
     assert n_open() >= before + 15
@@ -79,18 +79,6 @@ def test_connections_that_do_not_read_are_closed(start):
     assert n_open() <= before + 1
     for connection in held:
         connection.close()
-
-
-def test_connections_beyond_the_limit_are_told_to_try_again(start):
-    server = start("--max-connections", "5")
-    held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
-    with closing(HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
-        connection.request("GET", "/healthz")
-        assert connection.getresponse().status == 503
-    for each in held:
-        each.close()
-    time.sleep(0.5)
-    assert server.is_up()
 
 
 def test_a_failing_task_in_the_background_is_shown_and_tried_again(serve, monkeypatch):

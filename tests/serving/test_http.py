@@ -45,38 +45,6 @@ def test_rows_that_are_off_by_rounding_are_read_as_those_of_a_file(client, data,
     assert client.post("/v1/sets", json={"rows": rounded.tolist()}).status_code == 422
 
 
-@pytest.mark.parametrize("name", ["logits", "probabilities", "labels"])
-def test_fields_that_the_service_does_not_read_are_named_with_those_it_reads(client, data, name):
-    answer = client.post("/v1/sets", json={name: data.rows[:2].tolist()})
-    assert answer.status_code == 422
-    assert f"`{name}`" in answer.json()["error"]
-    assert "as 'rows'" in answer.json()["error"]
-
-
-def test_one_row_at_a_time_with_ids_is_all_at_once(client, data):
-    given = body(data, slice(300, 320))
-    together = client.post("/v1/sets", json=given).json()["sets"]
-    alone = [
-        client.post("/v1/sets", json={"rows": [row], "ids": [name]}).json()["sets"][0]
-        for row, name in zip(given["rows"], given["ids"], strict=True)
-    ]
-    assert alone == together
-
-
-def test_an_alpha_per_class_and_a_floor(data, serve, tmp_path):
-    alpha = {NAMES[0]: 0.02, "default": 0.3}
-    own = ClasswisePredictor(alpha=alpha, floor=0.8, score="aps")
-    own.fit(data.rows[:300], data.labels[:300], class_names=NAMES)
-    save(own, tmp_path / "own.safetensors")
-    client = serve(tmp_path / "own.safetensors", state=None)
-    given = body(data)
-    sets = own.predict_set(data.rows[300:], ids=given["ids"])
-    assert client.post("/v1/sets", json=given).json()["sets"] == sets.to_lists()
-    about = client.get("/v1/model").json()
-    assert "0.02" in about["alpha"]
-    assert "80%" in about["guarantee"]
-
-
 def test_the_model_is_described(client, fitted):
     found = client.get("/v1/model").json()
     assert found["class_names"] == NAMES
@@ -105,7 +73,7 @@ def test_a_model_of_logits_refuses_probabilities(data, serve, tmp_path):
     assert values == pytest.approx(data.rows[one][0, members])
     nothing = client.post("/v1/sets", json={"rows": []}).json()
     assert nothing["accepted"] == nothing["probabilities"] == []
-    assert "logits" in client.get("/openapi.json").text
+    assert client.get("/v1/model").json()["reads"] == "logits"
 
 
 # Bad requests -----------------------------------------------------------------------------------

@@ -183,17 +183,6 @@ def test_alarms_are_on_every_page(client, data):
     assert figures.count("evencover_class_e_value{") == K
 
 
-def test_coverage_by_class_and_period_is_a_table(client, data):
-    post(client, "/v1/labels", body(data, labels=True) | {"time": ["2026-01-01"] * 300})
-    answer = client.get("/v1/coverage.csv")
-    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-    lines = [line.split(",") for line in answer.text.splitlines()]
-    assert lines[0] == ["class", "period", "rows", "covered", "coverage"]
-    rows = {name: int(n) for name, _, n, *_ in lines[1:]}
-    counts = np.bincount(data.labels[300:], minlength=K).tolist()
-    assert rows == {"(all)": 300, **dict(zip(NAMES, counts, strict=True))}
-
-
 # States -----------------------------------------------------------------------------------------
 
 

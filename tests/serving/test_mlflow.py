@@ -85,13 +85,6 @@ def test_a_run_logs_it(data, tmp_path, monkeypatch):
         mlflow.set_tracking_uri(None)
 
 
-def test_another_folder_is_refused(tmp_path):
-    from evencover.serving import mlflow as flavour
-
-    with pytest.raises(InputError, match="must be the folder of a model"):
-        flavour.load_model(tmp_path)
-
-
 def test_a_model_of_logits_asks_for_logits(data, tmp_path):
     import mlflow
 

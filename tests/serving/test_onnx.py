@@ -96,20 +96,6 @@ def test_no_membership_differs(simulate, tmp_path, method, score, logits):
     assert n_compared >= wanted
 
 
-@pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("score", SCORES[:2], ids=str)
-@pytest.mark.parametrize("method", ["standard", "classwise", "clustered", "pooled"])
-def test_an_alpha_per_class_and_a_floor(simulate, tmp_path, method, score, exact):
-    data, labels = simulate(500, K, seed=6)
-    rows = data.astype("float32")
-    alpha = np.linspace(0.02, 0.4, K)
-    fitted = made(method, score, exact=exact, alpha=alpha, floor=0.75)
-    fitted.fit(rows[:400], labels[:400])
-    graph = exported(fitted, tmp_path / "sets.onnx", dtype="float32")
-    found = graph.run(None, {"rows": rows[400:], **onnx_inputs(fitted, rows[400:])})
-    assert n_different(found, fitted.predict_set(rows[400:])) == 0
-
-
 @pytest.mark.parametrize("ties", ["saturated", "duplicated", "quantised"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("score", ["softmax", APS(randomize=False), SAPS()], ids=str)

@@ -8,8 +8,6 @@ import pytest
 from depth import size
 from serving.service import BEARER, K
 
-from evencover import ClasswisePredictor, save
-
 for library in ("starlette", "uvicorn", "prometheus_client", "httpx"):
     pytest.importorskip(library)
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
@@ -100,20 +98,6 @@ def test_tritons_client_finds_the_server_and_the_model(triton):
         ask(http, client, rows, reads="logits", binary_in=True, binary_out=True)
 
 
-def test_the_classes_are_those_of_the_onnx_export(triton, data, fitted, tmp_path):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnx")
-    from evencover import to_onnx
-    from evencover.serving.onnx import onnx_inputs
-
-    rows = data.rows[300:].astype(np.float32)
-    session = onnxruntime.InferenceSession(to_onnx(fitted, tmp_path / "sets.onnx"))
-    outputs = ["sizes", "classes", "accepted"]
-    graph = session.run(outputs, {"rows": rows, **onnx_inputs(fitted, rows)})
-    _, (sizes, classes, _, accepted) = ask(*triton, rows, binary_in=True, binary_out=True)
-    assert [sizes, classes, accepted] == [each.tolist() for each in graph]
-
-
 # JSON ---------------------------------------------------------------------------------------------
 
 
@@ -148,19 +132,6 @@ def test_json_numbers_are_rounded_to_the_type_of_the_tensor(client, data, fitted
     found = client.post(INFER, json=request(rows, "FP32")).json()
     expected = fitted.predict_set(rows.astype(np.float32)).sizes.tolist()
     assert found["outputs"][0]["data"] == expected
-
-
-def test_models_of_logits(serve, data, tmp_path):
-    logits = np.log(data.rows)
-    fitted = ClasswisePredictor(from_logits=True).fit(logits[:300], data.labels[:300])
-    save(fitted, tmp_path / "logits.safetensors")
-    client = serve(tmp_path / "logits.safetensors", state=None)
-    asked = request(logits[300:])
-    asked["inputs"][0]["name"] = "logits"
-    found = client.post("/v2/models/logits/infer", json=asked).json()
-    sizes, _, labels, _ = tensors(fitted.predict_set(logits[300:]))
-    assert found["outputs"][0]["data"] == sizes
-    assert found["outputs"][2]["data"] == np.ravel(labels).tolist()  # the indices: it has no names
 
 
 GOOD = request([[0.2] * K])
@@ -295,4 +266,4 @@ def test_rows_of_the_protocol_are_watched(client, data):
     """They feed the same monitor as those of /v1/sets."""
     client.post(INFER, json=request(data.rows[300:])).raise_for_status()
     metrics = client.get("/metrics").text
-    assert "evencover_rows_total 300.0" in metrics
+    assert "evencover_set_size_count 300.0" in metrics

@@ -3,15 +3,12 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from contextlib import closing, suppress
 from http.client import HTTPConnection
 
 import pytest
-from cli.running import environment
 from serving.service import TOKEN
 
 from evencover import ClasswisePredictor, StandardPredictor, save
@@ -158,35 +155,6 @@ def test_a_port_that_is_taken_is_one_sentence(folder, capsys):
         main(["serve", f"{folder}/model.safetensors", "--port", str(taken.getsockname()[1])])
     (line,) = capsys.readouterr().err.splitlines()
     assert "Cannot listen at 127.0.0.1" in line
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("token", ["", TOKEN])
-def test_the_description_holds_for_whatever_is_sent(folder, data, start, token):
-    """Schemathesis: valid and invalid requests made from the OpenAPI description."""
-    pytest.importorskip("schemathesis")
-    server = start()
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "schemathesis.cli", "run"),
-            f"http://127.0.0.1:{server.port}/openapi.json",
-            *("--checks", "not_a_server_error,status_code_conformance,content_type_conformance"),
-            *("--checks", "response_schema_conformance"),
-            *("--max-examples", "200", "--seed", "1", "--workers", "1"),
-            *("--header", f"Authorization: Bearer {token or 'wrong'}"),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment(),
-        timeout=1200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert "Selected: 8/8" in done.stdout, done.stdout
-    assert server.is_up()
-    counted = server.ask("GET", "/v1/coverage")[1]["rows"]
-    assert not counted or token  # with it, a row of probabilities may be made by chance
 
 
 def test_heads_that_do_not_arrive_do_not_keep_a_server_busy(start, data):

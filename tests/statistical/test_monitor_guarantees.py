@@ -26,8 +26,8 @@ from evencover.monitoring.evidence import (
 from evencover.predictors import make_predictor
 
 LEVEL, PROMISED = 0.05, 0.88
-CLASSES, LABELS = size(short=60, deep=500), size(short=200, deep=2000)
-RUNS = size(short=60, deep=500)
+CLASSES, LABELS = size(short=40, deep=500), size(short=150, deep=2000)
+RUNS = size(short=30, deep=500)
 # The bound holds for the mean of many runs; this is what RUNS of them may show in excess of it.
 SLACK = 3.1 * np.sqrt(LEVEL * (1 - LEVEL) / RUNS)
 
@@ -164,7 +164,10 @@ def test_noise_of_few_calibration_rows_is_no_change():
     assert alarms.mean() <= LEVEL + SLACK
 
 
-@pytest.mark.parametrize("method", ["standard", "clustered", "pooled"])
+@pytest.mark.parametrize(
+    "method",
+    ["pooled", *(pytest.param(m, marks=pytest.mark.deep) for m in ("standard", "clustered"))],
+)
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 def test_methods_that_share_rows_raise_few_alarms_of_change(method):
     """Calibrated anew in every run, with 5 to 40 rows per class; nothing changes after that.
@@ -177,7 +180,7 @@ def test_methods_that_share_rows_raise_few_alarms_of_change(method):
     labels = np.repeat(np.arange(CLASSES), sizes)
     hardness = rng.uniform(0.3, 3, size=CLASSES)
     log_e = np.zeros((LABELS + 1, CLASSES))
-    alarms = np.zeros(size(short=8, deep=RUNS), dtype=bool)
+    alarms = np.zeros(size(short=4, deep=RUNS), dtype=bool)
     for run in range(len(alarms)):
         scores = rng.random(len(labels)) ** (1 / hardness[labels])
         fitted = make_predictor(method, random_state=run).fit_scores(scores, labels, CLASSES)

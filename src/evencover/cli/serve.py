@@ -6,7 +6,7 @@ import os
 
 from evencover.cli.console import note
 from evencover.cli.options import ModelFile, Retention, Switch, open_state
-from evencover.errors import InputError
+from evencover.errors import InputError, needs
 
 
 def run(
@@ -26,8 +26,8 @@ def run(
     """Serve prediction sets over HTTP and monitor their coverage.
 
     POST /v1/sets, POST /v1/labels (needs a token), GET /v1/coverage, /v1/model, /healthz, /metrics,
-    /openapi.json, a live page at /, and the Open Inference Protocol under /v2. The environment
-    variable EVENCOVER_TOKEN sets the token for sets and labels.
+    a live page at /, and the Open Inference Protocol under /v2. The environment variable
+    EVENCOVER_TOKEN sets the token for sets and labels.
 
     Parameters
     ----------
@@ -48,11 +48,11 @@ def run(
     max_connections
         Maximum open connections; further requests get status 503.
     """
-    from evencover.serving.http import Application, require_extra
-
-    require_extra()
-    from evencover.serving.requests import Limits
-    from evencover.serving.server import listen, make_server
+    try:
+        from evencover.serving.bodies import Limits
+        from evencover.serving.http import Application, listen, make_server
+    except ImportError as error:
+        raise needs("Services", error.name or "starlette", "serve") from None
     from evencover.serving.service import Service
 
     if not 0 <= port < 2**16:

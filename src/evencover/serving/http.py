@@ -1,137 +1,71 @@
-"""Prediction sets over HTTP, with a monitor of their coverage."""
+"""Prediction sets over HTTP (starlette, uvicorn), with a monitor of their coverage."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import math
+import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from importlib import import_module
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
+import h11
 import numpy as np
+import uvicorn
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import evencover
 from evencover.arrays import Array
-from evencover.errors import InputError, needs, one_line
+from evencover.errors import InputError, one_line
 from evencover.monitoring.database import StateError
 from evencover.monitoring.evidence import SIZE_EDGES
 from evencover.monitoring.snapshot import STRONGEST
-from evencover.serving import open_inference
-from evencover.serving.requests import JSON, Limits, RequestError, encode, read_rows, request_types
+from evencover.serving.bodies import (
+    HEAD_LENGTH,
+    JSON,
+    LabelsBody,
+    Limits,
+    RequestError,
+    SetsBody,
+    answer_bytes,
+    encode,
+    metadata,
+    read_json,
+    read_tensors,
+    write_tensors,
+)
 from evencover.serving.service import Loaded, Service
 from evencover.sets import PredictionSets
 
 RELOAD_SECONDS = 2.0
 STATE_SECONDS = 30.0  # that a request waits for the state
 SCRAPE_SECONDS = 2.0  # that metrics wait for the monitor; else they show its last findings
+MAX_HEAD = 2**16  # bytes of a request's head
 TESTS = ("below_target", "overall", "score_shift")
-ERRORS = {
-    "400": "The body cannot be read.",
-    "401": "The token is missing or wrong.",
-    "403": "The service was started without a token and takes no labels.",
-    "408": "The body did not arrive in time.",
-    "413": "The body is too large, or the answer would be.",
-    "415": "The body is not JSON, or has a content encoding.",
-    "422": "The rows are not as they must be.",
-    "503": "Too many requests at once, or the state cannot be used now; try again.",
-}
-HTML, CSV = "text/html; charset=utf-8", "text/csv; charset=utf-8"
-
-
-class Endpoint(NamedTuple):
-    """A path with the method of `Application` that answers it."""
-
-    path: str
-    name: str
-    summary: str
-    method: str = "GET"
-    content_type: str = JSON
-
-
-ENDPOINTS = (
-    Endpoint("/v1/sets", "sets", "Return the set of each row, the top class first.", "POST"),
-    Endpoint("/v1/labels", "labels", "Count labels of served rows, by id, or of rows.", "POST"),
-    Endpoint("/v1/coverage", "coverage", "The monitor's findings for every class."),
-    Endpoint("/v1/coverage.csv", "table", "Coverage by class and period.", content_type=CSV),
-    Endpoint("/v1/model", "model", "The model."),
-    Endpoint("/healthz", "health", "Whether the service records rows and reloads its model."),
-    Endpoint("/metrics", "prometheus", "Metrics for Prometheus.", content_type="text/plain"),
-    Endpoint("/", "page", "The live page.", content_type=HTML),
-)
-MODEL_PATHS = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
-PROTOCOL = (
-    Endpoint("/openapi.json", "description", "This description."),
-    Endpoint("/v2", "server", "The server."),
-    Endpoint("/v2/health/live", "ready", "Whether the server is up."),
-    Endpoint("/v2/health/ready", "ready", "Whether the server is ready."),
-    *(Endpoint(path, "metadata", "The tensors of the model.") for path in MODEL_PATHS),
-    *(Endpoint(f"{path}/ready", "model_ready", "The model is ready.") for path in MODEL_PATHS),
-    *(Endpoint(f"{path}/infer", "infer", "Return sets.", "POST") for path in MODEL_PATHS),
-)
-
-
-def openapi(model: dict[str, Any], limits: Limits) -> dict[str, Any]:
-    """Describe the endpoints of a service for a model; bodies are described by their types."""
-    from msgspec import defstruct
-    from msgspec.json import schema_components
-
-    counts = [(name, int) for name in ("counted", "corrected", "repeated", "waiting")]
-    sets: list[Any] = [("sets", list[list[int]]), ("sizes", list[int]), ("accepted", list[bool])]
-    sets += [("probabilities", list[list[float]]), ("model", str)]
-    sets.append(("names", list[list[str]] | None, None))
-    answers = {
-        "/v1/sets": defstruct("SetsAnswer", sets),
-        "/v1/labels": defstruct("LabelsAnswer", counts),
-    }
-    error = defstruct("Error", [("error", str)])
-    types = [*request_types().values(), *answers.values(), error]
-    references, schemas = schema_components(types, ref_template="#/components/schemas/{name}")
-    reference = dict(zip(types, references, strict=True))
-    rows = schemas["Sets"]["properties"]["rows"]
-    rows |= {"maxItems": limits.rows, "description": f"The {model['reads']} of each row."}
-    [numbers] = [kind for kind in rows["items"]["anyOf"] if kind["type"] == "array"]
-    numbers |= {"minItems": model["n_classes"], "maxItems": model["n_classes"]}
-    failed = {JSON: {"schema": reference[error]}}
-    paths = {}
-    for endpoint in ENDPOINTS:
-        path, kind = endpoint.path, endpoint.content_type.partition(";")[0]
-        plain = {"type": "object"} if kind == JSON else {"type": "string"}
-        schema = reference[answers[path]] if path in answers else plain
-        responses = {
-            "200": {"description": endpoint.summary, "content": {kind: {"schema": schema}}}
-        }
-        operation: dict[str, Any] = {"summary": endpoint.summary, "responses": responses}
-        if path in answers:
-            body = {JSON: {"schema": reference[request_types()[path]]}}
-            operation["requestBody"] = {"required": True, "content": body}
-            operation["security"] = [{"token": []}]
-        if path not in ("/v1/model", "/healthz", "/metrics"):
-            for status, why in ERRORS.items():
-                responses[status] = {"description": why, "content": failed}
-        paths[path] = {endpoint.method.lower(): operation}
-    info = {"title": "evencover", "version": evencover.__version__}
-    return {
-        "openapi": "3.1.0",
-        "info": info | {"description": "The Open Inference Protocol v2 is served under /v2."},
-        "paths": paths,
-        "components": {
-            "schemas": schemas,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
-    }
 
 
 class Metrics:
-    """Prometheus metrics of requests, sets, coverage and models."""
+    """Prometheus metrics of requests, sets and coverage."""
 
     def __init__(self) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-
         self.registry: Any = CollectorRegistry()
 
         def add(kind: Any, name: str, text: str, *labels: str, **options: Any) -> Any:
@@ -139,17 +73,14 @@ class Metrics:
 
         self.requests = add(Counter, "requests", "Requests by path and status.", "path", "status")
         self.seconds = add(Histogram, "request_seconds", "Time to answer a request.", "path")
-        self.rows = add(Counter, "rows", "Rows whose sets were computed.")
-        self.sizes = add(
-            Histogram, "set_size", "Classes in a set.", buckets=(SIZE_EDGES[1:] - 1).tolist()
-        )
-        self.empty = add(Counter, "empty_sets", "Sets without a class.")
+        buckets = (SIZE_EDGES[1:] - 1).tolist()
+        self.sizes = add(Histogram, "set_size", "Classes in a set.", buckets=buckets)
         self.accepted = add(Counter, "accepted_rows", "Rows that need no review.")
+        self.degraded = add(Gauge, "degraded", "1 if /healthz reports a problem.")
         self.queued = add(Gauge, "queued_rows", "Rows that wait to be recorded.")
         self.dropped = add(Gauge, "dropped_rows", "Rows that were not recorded.")
         self.expired = add(Gauge, "expired_rows", "Rows that were removed without a label.")
         self.labeled = add(Gauge, "labeled_rows", "Labeled rows that were counted.")
-        self.covered = add(Gauge, "covered_rows", "Labeled rows whose set contains the label.")
         self.coverage = add(Gauge, "coverage", "Overall coverage of the labeled rows.")
         self.waiting = add(Gauge, "waiting_labels", "Labels that wait for their row.")
         self.alarms = add(Gauge, "alarm", "1 if a test of coverage has an alarm.", "test")
@@ -158,24 +89,24 @@ class Metrics:
         of_class = "of the 20 classes with the strongest evidence."
         self.e_values = add(Gauge, "class_e_value", f"E-value {of_class}", "class")
         self.class_coverage = add(Gauge, "class_coverage", f"Coverage {of_class}", "class")
-        self.reloads = add(Counter, "model_reloads", "New models loaded.")
-        self.failures = add(Counter, "model_reload_failures", "Models that failed to load.")
 
     def count(self, sets: PredictionSets) -> None:
         """Count sets that were computed."""
-        self.rows.inc(len(sets))
-        self.empty.inc(int((sets.sizes == 0).sum()))
         self.accepted.inc(int(sets.accepted.sum()))
         for size in sets.sizes.tolist():
             self.sizes.observe(size)
 
-    def show(self, summary: dict[str, Any]) -> None:
+    def show_health(self, health: dict[str, Any]) -> None:
+        """Show the status of the service."""
+        self.degraded.set(health["status"] != "ok")
+        self.queued.set(health["queued_rows"])
+        self.dropped.set(health["dropped_rows"])
+
+    def show_coverage(self, summary: dict[str, Any]) -> None:
         """Show the findings of the monitor."""
-        coverage = summary["coverage"]
         self.expired.set(summary["expired"])
         self.labeled.set(summary["rows"])
-        self.covered.set(round(summary["rows"] * (coverage or 0)))
-        self.coverage.set(float("nan") if coverage is None else coverage)
+        self.coverage.set(math.nan if summary["coverage"] is None else summary["coverage"])
         self.waiting.set(summary["waiting"])
         for test in TESTS:
             self.alarms.labels(test).set(summary[test]["alarm"])
@@ -188,23 +119,6 @@ class Metrics:
                 e_value = max(row["e_value"], row["shift_e_value"] or 0)
                 self.e_values.labels(str(row["class"])).set(e_value)
                 self.class_coverage.labels(str(row["class"])).set(row["coverage"])
-
-
-def require_extra() -> None:
-    """Raise, before anything is loaded, if the framework is not installed."""
-    for library in ("jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn"):
-        try:
-            import_module(library)
-        except ImportError:
-            raise needs("Services", library, "serve") from None
-
-
-class Answer(NamedTuple):
-    """The body of a response with its content type and other headers."""
-
-    body: bytes
-    content_type: str
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Application:
@@ -236,7 +150,6 @@ class Application:
         watch: bool = False,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        require_extra()
         self.service, self.token, self.limits = service, token, limits or Limits()
         self.watch, self.note, self.metrics = watch, note, Metrics()
         self._slots = asyncio.Semaphore(self.limits.requests)
@@ -244,22 +157,28 @@ class Application:
 
     def asgi(self) -> Any:
         """Return the application for a server, or for more routes."""
-        from starlette.applications import Starlette
-        from starlette.exceptions import HTTPException
-        from starlette.responses import JSONResponse
-        from starlette.routing import Route
-
-        def failed(request: Any, error: Any) -> Any:
-            """Answer requests for other paths or methods, and those that fail, with JSON, too."""
-            status = getattr(error, "status_code", 500)
-            message = getattr(error, "detail", "The service failed.")
-            return JSONResponse({"error": message}, status, getattr(error, "headers", None))
-
+        post = {"/v1/sets": self.sets, "/v1/labels": self.labels}
+        get = {
+            "/": self.page,
+            "/v1/coverage": self.coverage,
+            "/v1/coverage.csv": self.table,
+            "/v1/model": self.model,
+            "/healthz": self.health,
+            "/metrics": self.prometheus,
+            "/v2": self.server,
+            "/v2/health/live": self.ready,
+            "/v2/health/ready": self.ready,
+        }
+        for path in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
+            get |= {path: self.metadata, f"{path}/ready": self.model_ready}
+            post[f"{path}/infer"] = self.infer
         routes = [
-            Route(endpoint.path, partial(self._answer, endpoint), methods=[endpoint.method])
-            for endpoint in (*ENDPOINTS, *PROTOCOL)
+            Route(path, partial(self._answer, path, endpoint), methods=[method])
+            for method, endpoints in (("GET", get), ("POST", post))
+            for path, endpoint in endpoints.items()
         ]
-        handlers: Any = {HTTPException: failed, Exception: failed}
+        # Requests for other paths or methods, and those that fail, are answered with JSON, too.
+        handlers: Any = {HTTPException: _http_error, Exception: _http_error}
         return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=handlers)
 
     @asynccontextmanager
@@ -280,37 +199,33 @@ class Application:
             await asyncio.sleep(RELOAD_SECONDS)
             try:
                 if await asyncio.to_thread(self.service.reload):
-                    self.metrics.reloads.inc()
                     self.note(f"loaded a new model: {self.service.now.version}")
                 self.service.problem = None
             except Exception as error:  # a file half written, a full disk, no permission
-                self.metrics.failures.inc()
                 self.service.problem = one_line(error)
                 self.note(self.service.problem)
 
-    async def _answer(self, endpoint: Endpoint, request: Any) -> Any:
+    async def _answer(
+        self, path: str, endpoint: Callable[[Any], Awaitable[Any]], request: Any
+    ) -> Any:
         """Call the method of an endpoint: errors become a status, and every request is measured."""
-        from starlette.requests import ClientDisconnect
-        from starlette.responses import Response
-
         begun, status = time.perf_counter(), 500
         try:
-            content = await getattr(self, endpoint.name)(request)
+            response = await endpoint(request)
             status = 200
         except StateError as error:
-            status, content = 503, {"error": f"{one_line(error)} Try again later."}
+            status = 503
+            response = _error(status, f"{one_line(error)} Try again later.")
         except InputError as error:
             status = getattr(error, "status", 422)
-            content = {"error": " ".join(str(error).split())}
+            response = _error(status, " ".join(str(error).split()))
         except ClientDisconnect:
-            status, content = 400, {"error": "The client went away."}
+            status = 400
+            response = _error(status, "The client went away.")
         finally:
-            self.metrics.requests.labels(endpoint.path, status).inc()
-            self.metrics.seconds.labels(endpoint.path).observe(time.perf_counter() - begun)
-        answer = _encoded(content, endpoint.content_type)
-        # A rejected body may not have been read to its end: the connection cannot be used again.
-        headers = {"connection": "close"} if status in (408, 413) else dict(answer.headers)
-        return Response(answer.body, status, headers=headers, media_type=answer.content_type)
+            self.metrics.requests.labels(path, status).inc()
+            self.metrics.seconds.labels(path).observe(time.perf_counter() - begun)
+        return response
 
     async def _read(self, function: Callable[[], Any], seconds: float | None = None) -> Any:
         """Call a function that may wait for the database, on the thread for that."""
@@ -319,7 +234,10 @@ class Application:
 
     async def _compute(self, request: Any, function: Callable[[bytes], Any]) -> Any:
         """Receive a body, and call a function with it on a thread: other requests go on."""
-        self._check_token(request)
+        expected, sent = f"Bearer {self.token}", request.headers.get("authorization", "")
+        sent = sent.encode("utf-8", "surrogateescape")
+        if self.token is not None and not hmac.compare_digest(sent, expected.encode()):
+            raise RequestError(401, "The header 'Authorization: Bearer TOKEN' is missing or wrong.")
         if self._slots.locked():
             raise RequestError(503, "Too many requests at once; try again.")
         async with self._slots:
@@ -343,21 +261,14 @@ class Application:
             raise RequestError(408, message) from None
         return bytes(body)
 
-    def _check_token(self, request: Any) -> None:
-        expected, sent = f"Bearer {self.token}", request.headers.get("authorization", "")
-        sent = sent.encode("utf-8", "surrogateescape")
-        if self.token is not None and not hmac.compare_digest(sent, expected.encode()):
-            raise RequestError(401, "The header 'Authorization: Bearer TOKEN' is missing or wrong.")
-
     # ---- sets and labels -------------------------------------------------------------------------
 
     async def sets(self, request: Any) -> Any:
         """Return the sets of the rows in a body."""
 
         def compute(body: bytes) -> Any:
-            _require_json(request)
             loaded = self.service.now
-            rows = loaded.numbered(read_rows(body, "/v1/sets", self.limits))
+            rows = loaded.numbered(read_json(body, SetsBody, self.limits))
             sets = self.service.sets(rows, loaded)
             self.metrics.count(sets)
             name_bytes = int(loaded.name_bytes[sets.indices].sum())
@@ -365,38 +276,38 @@ class Application:
             answer = {"sets": sets.to_lists()}
             if sets.class_names is not None:
                 answer["names"] = sets.to_lists(names=True)
-            assert rows.rows is not None
             answer["probabilities"] = _probabilities(loaded, rows.rows, sets)
             answer |= {"sizes": sets.sizes.tolist(), "accepted": sets.accepted.tolist()}
-            return _encoded(answer | {"model": loaded.version})
+            return _json(answer | {"model": loaded.version})
 
+        _require_json(request)
         return await self._compute(request, compute)
 
     async def labels(self, request: Any) -> Any:
         """Count the labels in a body; answer once they are stored."""
 
         def compute(body: bytes) -> Any:
-            _require_json(request)
-            return self.service.labels(read_rows(body, "/v1/labels", self.limits))
+            return self.service.labels(read_json(body, LabelsBody, self.limits))
 
         if self.token is None:
-            raise RequestError(403, ERRORS["403"])
+            raise RequestError(403, "The service was started without a token and takes no labels.")
+        _require_json(request)
         stored = asyncio.wrap_future(await self._compute(request, compute))
-        return (await _in_time(stored, STATE_SECONDS))._asdict()
+        return _json((await _in_time(stored, STATE_SECONDS))._asdict())
 
     async def infer(self, request: Any) -> Any:
         """Return the sets of the tensors in a body."""
 
-        def compute(body: bytes) -> Answer:
+        def compute(body: bytes) -> Any:
             loaded = self._named(request)
             model = self.service.describe(loaded)
-            length = request.headers.get(open_inference.HEAD_LENGTH)
-            rows, wanted = open_inference.read(body, length, model["reads"], self.limits)
+            length = request.headers.get(HEAD_LENGTH)
+            rows, wanted = read_tensors(body, length, model["reads"], self.limits)
             sets = self.service.sets(rows, loaded)
             self.metrics.count(sets)
-            n_bytes = open_inference.answer_bytes(sets, wanted, loaded.name_bytes)
-            self.limits.check_answer(n_bytes)
-            return Answer(*open_inference.write(sets, wanted, model["name"], loaded.version))
+            self.limits.check_answer(answer_bytes(sets, wanted, loaded.name_bytes))
+            content, kind, headers = write_tensors(sets, wanted, model["name"], loaded.version)
+            return Response(content, headers=headers, media_type=kind)
 
         return await self._compute(request, compute)
 
@@ -411,57 +322,50 @@ class Application:
 
     async def coverage(self, request: Any) -> Any:
         """Return the findings of the monitor."""
-        return await self._read(self.service.coverage)
+        return _json(await self._read(self.service.coverage))
 
     async def table(self, request: Any) -> Any:
         """Return coverage by class and period as CSV."""
-        return await self._read(self.service.table)
+        return _text(await self._read(self.service.table), "text/csv")
 
     async def page(self, request: Any) -> Any:
         """Return the live page."""
-        return await self._read(self.service.page)
+        return _text(await self._read(self.service.page), "text/html")
 
-    async def prometheus(self, request: Any) -> Answer:
+    async def prometheus(self, request: Any) -> Any:
         """Return metrics, those of the monitor as of the last time that the state could be read."""
-        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
         with suppress(StateError):
-            self.metrics.show(await self._read(self.service.coverage, SCRAPE_SECONDS))
-        health = self.service.health()
-        self.metrics.queued.set(health["queued_rows"])
-        self.metrics.dropped.set(health["dropped_rows"])
-        return Answer(generate_latest(self.metrics.registry), CONTENT_TYPE_LATEST)
+            self.metrics.show_coverage(await self._read(self.service.coverage, SCRAPE_SECONDS))
+        self.metrics.show_health(self.service.health())
+        return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def health(self, request: Any) -> Any:
         """Return the status, without asking the database."""
-        return self.service.health()
+        return _json(self.service.health())
 
     # ---- descriptions ----------------------------------------------------------------------------
 
     async def model(self, request: Any) -> Any:
         """Describe the model."""
-        return self.service.describe()
-
-    async def description(self, request: Any) -> Any:
-        """Describe the endpoints (OpenAPI)."""
-        return openapi(self.service.describe(), self.limits)
+        return _json(self.service.describe())
 
     async def server(self, request: Any) -> Any:
         """Describe the server."""
-        return open_inference.SERVER | {"version": evencover.__version__}
+        extensions = {"extensions": ["binary_tensor_data"]}
+        return _json({"name": "evencover", "version": evencover.__version__, **extensions})
 
     async def ready(self, request: Any) -> Any:
         """Return that the server is up, which means that it is ready."""
-        return {"live": True, "ready": True}
+        return _json({"live": True, "ready": True})
 
     async def metadata(self, request: Any) -> Any:
         """Describe the tensors of the model."""
-        return open_inference.metadata(self.service.describe(self._named(request)))
+        return _json(metadata(self.service.describe(self._named(request))))
 
     async def model_ready(self, request: Any) -> Any:
         """Return that the model is ready."""
         self._named(request)
-        return {"name": self.service.model.stem, "ready": True}
+        return _json({"name": self.service.model.stem, "ready": True})
 
 
 async def _in_time(awaitable: Any, seconds: float) -> Any:
@@ -484,9 +388,90 @@ def _require_json(request: Any) -> None:
         raise RequestError(415, f"The content type must be {JSON}. Got {kind!r}.")
 
 
-def _encoded(value: Any, content_type: str = JSON) -> Answer:
-    if isinstance(value, Answer):
-        return value
-    if isinstance(value, str):
-        return Answer(value.encode("utf-8", "replace"), content_type)
-    return Answer(encode(value), JSON)
+def _json(value: Any) -> Any:
+    return Response(encode(value), media_type=JSON)
+
+
+def _text(value: str, kind: str) -> Any:
+    return Response(value.encode("utf-8", "replace"), media_type=kind)
+
+
+def _error(status: int, message: str) -> Any:
+    # A rejected body may not have been read to its end: the connection cannot be used again.
+    headers = {"connection": "close"} if status in (408, 413) else None
+    return JSONResponse({"error": message}, status, headers)
+
+
+def _http_error(request: Any, error: Any) -> Any:
+    status, message = getattr(error, "status_code", 500), getattr(error, "detail", None)
+    headers = getattr(error, "headers", None)
+    return JSONResponse({"error": message or "The service failed."}, status, headers)
+
+
+# The server ---------------------------------------------------------------------------------------
+
+
+class TimedProtocol(H11Protocol):  # type: ignore[misc]
+    """uvicorn's protocol with a time limit for request heads; it has one for the rest."""
+
+    timer: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first head."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait for the rest of a head."""
+        super().data_received(data)
+        self._await_head()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Wait no longer."""
+        self._stop_waiting()
+        super().connection_lost(error)
+
+    def _await_head(self) -> None:
+        """Wait for a head, also for one that has begun; no longer for a complete one."""
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self.timer is None:
+            self.timer = self.loop.call_later(self.timeout_keep_alive, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+def make_server(app: Any, *, timeout: float, connections: int) -> Any:
+    """Make a server that closes slow, idle and surplus connections."""
+    seconds = max(1, math.ceil(timeout))
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            http=TimedProtocol,  # of h11: httptools reads request heads of any size
+            h11_max_incomplete_event_size=MAX_HEAD,
+            ws="none",
+            limit_concurrency=connections,
+            timeout_keep_alive=seconds,
+            timeout_graceful_shutdown=seconds,
+            server_header=False,
+        )
+    )
+
+
+def listen(host: str, port: int, timeout: float) -> socket.socket:
+    """Open the socket; the system closes connections that do not read for `timeout` seconds."""
+    try:
+        listening = socket.create_server((host, port), backlog=2048)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            option = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, math.ceil(1000 * timeout))
+            listening.setsockopt(*option)
+        return listening
+    except OSError as error:
+        raise InputError(
+            f"Cannot listen at {host}:{port}: {error.strerror or error}; choose another --port."
+        ) from error

@@ -27,7 +27,6 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import digest
 from evencover.predictors.rule import SetRule
 from evencover.report.page import monitor_html
-from evencover.serving.requests import Rows
 from evencover.sets import PredictionSets
 from evencover.topk import TopK
 
@@ -38,7 +37,27 @@ QUEUE_BYTES = 64 * 2**20  # of rows and labels that wait to be written
 FULL = "Rows and labels arrive faster than they can be recorded."
 
 
-class _Rows(NamedTuple):
+@dataclass(frozen=True)
+class Request:
+    """The rows of a request, with the fields that came with them; labels may come without rows."""
+
+    rows: Any  # an array or, of rows by class, `TopK`; None without rows
+    ids: list[Any] | None = None
+    labels: list[Any] | None = None
+    time: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels or () if self.rows is None else self.rows)
+
+    @property
+    def n_bytes(self) -> int:
+        """About the memory that it takes."""
+        lists = self.ids, self.labels, self.time
+        n_bytes = sum(50 + len(str(value)) for values in lists for value in values or ())
+        return n_bytes + (0 if self.rows is None else int(self.rows.nbytes))
+
+
+class RowsJob(NamedTuple):
     """Rows to record: the model's key, the rows, and about the memory that they take."""
 
     model: int
@@ -46,7 +65,7 @@ class _Rows(NamedTuple):
     n_bytes: int
 
 
-class _Labels(NamedTuple):
+class LabelsJob(NamedTuple):
     """Labels to count: the function that does it, the result to come, and about their memory."""
 
     write: Callable[[], LabelCounts]
@@ -65,7 +84,7 @@ class Writer:
         self.problem: str | None = None  # why the last attempt failed, or rows were dropped
         self.n_dropped = 0
         self._state, self._n_bytes, self._is_closing = state, 0, False
-        self._jobs: deque[_Rows | _Labels] = deque()
+        self._jobs: deque[RowsJob | LabelsJob] = deque()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="evencover-writer", daemon=True)
         self._thread.start()
@@ -75,18 +94,18 @@ class Writer:
         n_bytes = 100 * len(rows.drift)
         n_bytes += sum(len(packed or b"") for packed in (*rows.members, *rows.within))
         with self._changed:
-            if not self._put(_Rows(model, rows, n_bytes)):
+            if not self._put(RowsJob(model, rows, n_bytes)):
                 self.n_dropped += len(rows.drift)
 
     def count(self, write: Callable[[], LabelCounts], n_bytes: int) -> Future[LabelCounts]:
         """Queue labels; the future is done once they are stored, or were rejected."""
         done = Future[LabelCounts]()
         with self._changed:
-            if not self._put(_Labels(write, done, n_bytes)):
+            if not self._put(LabelsJob(write, done, n_bytes)):
                 raise StateError(FULL)
         return done
 
-    def _put(self, job: _Rows | _Labels) -> bool:
+    def _put(self, job: RowsJob | LabelsJob) -> bool:
         """Append a job; return whether there was room for it."""
         if self._n_bytes and self._n_bytes + job.n_bytes > QUEUE_BYTES:
             self.problem = self.problem or FULL
@@ -100,7 +119,7 @@ class Writer:
     def n_waiting(self) -> int:
         """The number of rows in the queue."""
         with self._changed:
-            return sum(len(job.rows.drift) for job in self._jobs if isinstance(job, _Rows))
+            return sum(len(job.rows.drift) for job in self._jobs if isinstance(job, RowsJob))
 
     def flush(self, seconds: float) -> bool:
         """Wait until everything is written; return whether it is."""
@@ -122,7 +141,7 @@ class Writer:
             except StateError as error:
                 self.problem = one_line(error)
                 self._fail_labels(error)
-                if not isinstance(jobs[0], _Rows) or not self._give_up():
+                if isinstance(jobs[0], LabelsJob) or not self._gives_up():
                     continue
                 self._lose(jobs)
             except Exception as error:  # rows that can never be written must not stop the others
@@ -134,32 +153,30 @@ class Writer:
         """Wait for the next labels, or for all rows before them; nothing if the service ends."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._is_closing)
-            rows = [*takewhile(lambda job: isinstance(job, _Rows), self._jobs)]
+            rows = [*takewhile(lambda job: isinstance(job, RowsJob), self._jobs)]
             return rows or [*islice(self._jobs, 1)]
 
     def _write(self, jobs: list[Any]) -> None:
         """Write rows in one transaction, or labels."""
-        if isinstance(jobs[0], _Rows):
+        if isinstance(jobs[0], RowsJob):
             self._state.record(*((job.model, job.rows) for job in jobs))
         elif not jobs[0].done.done():  # else its client has waited too long
             try:
-                counts = jobs[0].write()
+                _end(jobs[0].done, jobs[0].write())
             except StateError:
                 raise
             except Exception as error:
                 _end(jobs[0].done, error=error)
-            else:
-                _end(jobs[0].done, counts)
 
     def _fail_labels(self, error: StateError) -> None:
         with self._changed:
-            for job in [job for job in self._jobs if isinstance(job, _Labels)]:
-                self._jobs.remove(job)
-                self._n_bytes -= job.n_bytes
+            failed = [job for job in self._jobs if isinstance(job, LabelsJob)]
+            for job in failed:
                 _end(job.done, error=error)
+            self._remove(failed)
 
-    def _give_up(self) -> bool:
-        """Wait before the next attempt; return at once and give up if the service ends."""
+    def _gives_up(self) -> bool:
+        """Wait before the next attempt; return whether the service ends."""
         with self._changed:
             return self._changed.wait_for(lambda: self._is_closing, RETRY_SECONDS)
 
@@ -169,9 +186,9 @@ class Writer:
 
     def _remove(self, jobs: list[Any]) -> None:
         with self._changed:
-            for job in jobs:
-                self._jobs.popleft()
-                self._n_bytes -= job.n_bytes
+            gone = {id(job) for job in jobs}
+            self._jobs = deque(job for job in self._jobs if id(job) not in gone)
+            self._n_bytes -= sum(job.n_bytes for job in jobs)
             self._changed.notify_all()
 
 
@@ -194,7 +211,7 @@ class Loaded:
         """The digest of the model."""
         return self.monitor.model.digest
 
-    def numbered(self, request: Rows) -> Rows:
+    def numbered(self, request: Request) -> Request:
         """Return rows by class name as rows of the model's classes; others as they are."""
         rows = request.rows
         if not isinstance(rows, TopK):
@@ -237,7 +254,7 @@ class Service:
         self.writer = Writer(self.state)
         self._summary: tuple[float, dict[str, Any]] | None = None
 
-    def sets(self, request: Rows, loaded: Loaded | None = None) -> PredictionSets:
+    def sets(self, request: Request, loaded: Loaded | None = None) -> PredictionSets:
         """Return the sets of rows by a model, the current one by default, top class first."""
         loaded = loaded or self.now
         assert request.rows is not None
@@ -251,7 +268,7 @@ class Service:
         self.writer.record(loaded.monitor.model.key, rows)
         return sets
 
-    def labels(self, request: Rows) -> Future[LabelCounts]:
+    def labels(self, request: Request) -> Future[LabelCounts]:
         """Count labels of served rows, or of the rows that come with them."""
         loaded = self.now
         monitor, request = loaded.monitor, loaded.numbered(request)
@@ -267,10 +284,7 @@ class Service:
             self._summary = None
             return counts
 
-        lists = request.ids, request.labels, request.time
-        n_bytes = sum(50 + len(str(value)) for values in lists for value in values or ())
-        n_bytes += 0 if request.rows is None else request.rows.nbytes
-        return self.writer.count(write, n_bytes)
+        return self.writer.count(write, request.n_bytes)
 
     def coverage(self) -> dict[str, Any]:
         """Return the summary of the monitor, at most a second old."""
