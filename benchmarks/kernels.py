@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.harness import on_blocks, row_blocks
 from evencover._kernels import Draws, Thresholds, ThresholdTable, native, reference
-from evencover.quantiles import GroupedScores, conformal_quantile, group_quantiles
+from evencover.quantiles import GroupedScores, conformal_quantile
 from evencover.randomness import RandomStream
 from evencover.scores import APS, RAPS, Score, Softmax
 
@@ -96,7 +96,7 @@ def jobs(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[slice], An
         s = np.concatenate([true_label(block) for block in row_blocks(rows)])
         few = slice(0, 20 * k)
         standard = Thresholds(np.full(k, conformal_quantile(s, 0.1)))
-        classwise = Thresholds(group_quantiles(s[few], labels[few], k, 0.1))
+        classwise = Thresholds(GroupedScores.sort(s[few], labels[few], k).quantiles(0.1))
         groups = GroupedScores.sort(s, cluster_of_class[labels], 8)
         many = [Thresholds(groups.quantiles(alpha)[cluster_of_class])
                 for alpha in np.linspace(0.02, 0.3, 100)]  # fmt: skip

@@ -17,8 +17,6 @@ from evencover.quantiles import (
     conformal_rank,
     conformal_ranks,
     exact_fraction,
-    group_quantiles,
-    randomized_group_quantiles,
 )
 
 WRITTEN_AND_MEANT = [
@@ -109,10 +107,11 @@ def test_groups_are_calibrated_apart_and_minus_one_belongs_to_none(pairs, alpha)
     members = [[s for s, g in pairs if g == group] for group in range(5)]
     meant = Fraction(str(alpha))
     expected = [oracle.conformal_quantile(m, meant) for m in members]
-    assert group_quantiles(scores, groups, 5, alpha).tolist() == expected
+    grouped = GroupedScores.sort(scores, groups, 5)
+    assert grouped.quantiles(alpha).tolist() == expected
     if any(len(set(m)) < len(m) for m in members):
         return  # ties are broken at random: see the next test
-    upper, lower, probability = randomized_group_quantiles(scores, groups, 5, alpha)
+    upper, lower, probability, _ = grouped.thresholds(alpha, exact=True)
     pairs_expected = [oracle.exact_pair(m, meant) for m in members]
     assert upper.tolist() == [q for q, _, _ in pairs_expected]
     assert lower.tolist() == [q for _, q, _ in pairs_expected]

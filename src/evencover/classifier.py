@@ -155,9 +155,10 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 "count as misses."
             )
         labels = labels[calibration]
-        source = as_source(model.predict_proba(X_calibration), labels, class_names=names)
-        score = method._check_parameters()
-        method.fit_ = method._fit_source(score, source, is_miss=unknown[labels])
+        method.fit(model.predict_proba(X_calibration), labels, class_names=names)
+        if unknown.any():
+            fit = method.fit_
+            method.fit_ = method._refit(fit, fit.rows.with_misses(unknown[labels]), fit.inputs)
         return model, classes
 
     @available_if(_inner_has("predict"))  # type: ignore[untyped-decorator]

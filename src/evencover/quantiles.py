@@ -187,9 +187,15 @@ def check_alpha(alpha: Any, name: str = "alpha", owner: str = "the method") -> f
 def conformal_ranks(
     counts: Array, alpha: Alpha | ClassAlpha, confidence: Alpha | None = None
 ) -> IntArray:
-    """Compute `conformal_rank` of every count, or `confident_rank` with a `confidence`.
+    """Compute `conformal_rank` of every count, or the rank that holds with a `confidence`.
 
-    A `ClassAlpha` has one entry per count.
+    Given n calibration scores, the k-th smallest covers Beta(k, n + 1 - k) of new examples if
+    scores are distinct, and more if not (Vovk 2012). So with a confidence, k is the smallest rank
+    with P(Beta(k, n + 1 - k) < 1 - alpha) = P(Binomial(n, 1 - alpha) >= k) <= 1 - confidence. It is
+    n + 1, a threshold of +inf, if n is below `least_rows`. A `ClassAlpha` has one entry per count.
+
+    >>> conformal_ranks(np.array([22, 21, 1000]), 0.1, confidence=0.9).tolist()
+    [22, 22, 913]
     """
     if not isinstance(alpha, ClassAlpha):
         one = exact_fraction(alpha)
@@ -210,20 +216,6 @@ def conformal_ranks(
 
 
 # ---- ranks with a confidence over calibration sets ---------------------------------------------
-
-
-def confident_rank(n: int, alpha: Alpha, confidence: Alpha) -> int:
-    """Find the smallest rank that covers 1 - alpha with probability `confidence`.
-
-    Given n calibration scores, the k-th smallest covers Beta(k, n + 1 - k) of new examples if
-    scores are distinct, and more if not (Vovk 2012). So k is the smallest rank with P(Beta(k, n + 1
-    - k) < 1 - alpha) = P(Binomial(n, 1 - alpha) >= k) <= 1 - confidence. It is n + 1, a threshold
-    of +inf, if n is below `least_rows`.
-
-    >>> confident_rank(22, 0.1, 0.9), confident_rank(21, 0.1, 0.9), confident_rank(1000, 0.1, 0.9)
-    (22, 22, 913)
-    """
-    return int(conformal_ranks(np.array([n]), alpha, confidence)[0])
 
 
 def least_rows(alpha: Alpha, confidence: Alpha | None = None) -> int:
@@ -306,29 +298,6 @@ def conformal_quantile(scores: Any, alpha: Alpha) -> float:
     scores = calibration_scores(scores)
     groups = np.zeros(len(scores), dtype=np.int64)
     return float(GroupedScores.sort(scores, groups, 1).quantiles(alpha)[0])
-
-
-def group_quantiles(scores: Any, groups: Any, n_groups: int, alpha: Alpha) -> FloatArray:
-    """Compute `conformal_quantile` of each group 0..n_groups-1, ignoring rows of group -1.
-
-    >>> group_quantiles([0.1, 0.2, 0.3, 0.9], [0, 0, 1, -1], n_groups=3, alpha=0.5)
-    array([0.2, 0.3, inf])
-    """
-    return GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups).quantiles(alpha)
-
-
-def randomized_group_quantiles(
-    scores: Any, groups: Any, n_groups: int, alpha: Alpha
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Compute the pair of thresholds, and the upper one's probability, for coverage 1 - alpha.
-
-    Auxiliary randomization of Ding et al. (2023). Rank k overshoots by b and rank k - 1 undershoots
-    by c. Choosing rank k with probability c / (b + c) gives exact coverage. Rank 0 is -inf.
-    """
-    grouped = GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups)
-    upper, lower, probability, _ = grouped.thresholds(alpha, exact=True)
-    assert lower is not None and probability is not None  # noqa: PT018
-    return upper, lower, probability
 
 
 def by_group(groups: IntArray, n_groups: int) -> IntArray:
@@ -523,18 +492,3 @@ def calibration_scores(scores: Any) -> FloatArray:
             f"'scores' must not contain NaN. Got NaN at {int(np.isnan(values).argmax())}."
         )
     return values
-
-
-def _grouped(scores: Any, groups: Any, n_groups: int) -> tuple[FloatArray, IntArray]:
-    values, members = calibration_scores(scores), to_numpy(groups)
-    if members.shape != values.shape or (members.dtype.kind not in "iu" and members.size):
-        raise InputError(
-            f"'groups' must be integers, one per score. Got type {members.dtype} and shape "
-            f"{members.shape} for {len(values)} scores."
-        )
-    if members.size and not (members.min() >= -1 and members.max() < n_groups):
-        raise InputError(
-            f"'groups' must be between -1 (none) and {n_groups - 1}. "
-            f"Got values from {members.min()} to {members.max()}."
-        )
-    return values, members.astype(np.int64)

@@ -19,7 +19,7 @@ from evencover import (
     save,
 )
 from evencover.cli.info import of_model
-from evencover.quantiles import confident_rank, conformal_ranks, least_rows
+from evencover.quantiles import conformal_ranks, least_rows
 from evencover.report.content import report_content
 
 LEVELS = [
@@ -28,6 +28,10 @@ LEVELS = [
     (Fraction(3, 10), Fraction(1, 2)),
     (Fraction(1, 2), Fraction(3, 4)),  # ties: P(Binomial(2, 1/2) >= 2) is 1/4 exactly
 ]
+
+
+def confident_rank(n, alpha, confidence):
+    return int(conformal_ranks(np.array([n]), alpha, confidence)[0])
 
 
 @pytest.mark.parametrize(("alpha", "confidence"), LEVELS)

@@ -19,7 +19,7 @@ from evencover import (
     GroupedPredictor,
     StandardPredictor,
 )
-from evencover.quantiles import confident_rank
+from evencover.quantiles import conformal_ranks
 
 N = size(short=300, deep=2000)  # simulated calibrations
 ERRORS = size(short=3, deep=2)  # how many standard errors a share may be off
@@ -29,7 +29,7 @@ COUNTS = np.array([30, 47, 100])
 
 def chance_below(n, alpha=0.1, confidence=0.9):
     """That rank k of n distinct scores covers less than 1 - alpha."""
-    k = confident_rank(n, alpha, confidence)
+    k = int(conformal_ranks(np.array([n]), alpha, confidence)[0])
     return beta(k, n + 1 - k).cdf(1 - alpha) if k <= n else 0.0
 
 

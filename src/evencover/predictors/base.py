@@ -292,7 +292,7 @@ class BasePredictor:
                 f"The 'exact' parameter of {owner} must be False: its coverage does not come from "
                 "one conformal rank. Got True."
             )
-        if is_per_class(self.alpha) and not self._supports_class_alpha:
+        if not self._supports_class_alpha and is_per_class(self.alpha):
             raise InputError(
                 f"The 'alpha' parameter of {owner} must be one number for all classes. Got "
                 "one per class; 'standard', 'classwise', 'clustered', 'pooled' and 'rc3p' "
@@ -352,24 +352,14 @@ class BasePredictor:
             probabilities, labels, ids=ids, class_names=class_names, allow_unknown=True
         )
         require_labels(source, "Calibration")
-        self.fit_ = self._fit_source(score, source, executor)
-        return self
-
-    def _fit_source(
-        self,
-        score: Score,
-        source: Source,
-        executor: Any = None,
-        *,
-        is_miss: Array | None = None,
-    ) -> Fit:
-        """Read the rows and calibrate on them; labels of misses (N,) are in no set of the model."""
-        scoring = BoundScore(score, self.from_logits, self.random_state, assumed=True)
-        scoring = scoring.for_input(source.logits)
-        rows, read = read_rows(source, scoring, self.needs, executor, is_miss)
+        is_stated = source.logits is not None
+        logits = bool(source.logits) if is_stated else self.from_logits
+        scoring = BoundScore(score, logits, self.random_state, assumed=not is_stated)
+        rows, read = read_rows(source, scoring, self.needs, executor)
         fingerprints = ((read.hexdigest(), len(rows.scores)),)
         inputs = CalibrationInputs(fingerprints, read.sample, read.limit, read.precision)
-        return self._fit_rows(score, rows, inputs)
+        self.fit_ = self._fit_rows(score, rows, inputs)
+        return self
 
     def fit_scores(
         self,
@@ -450,17 +440,18 @@ class BasePredictor:
 
     def _warn_of_fit(self, fit: Fit) -> None:
         """Warn of an alpha that seems to be the coverage, and of classes with too few rows."""
-        largest = check_alpha(self.alpha)
+        largest = float(fit.alpha.values[-1])
         if largest > 0.5:
             warn_caller(
                 f"alpha is {largest:g}, the target miscoverage; for coverage {largest:g} use "
                 f"alpha={1 - largest:g}."
             )
         is_absent, n_classes = fit.rows.class_counts == 0, fit.rows.n_classes
-        where_listed = "" if fit.recall is None else " where a row lists them"
-        target = float(1 - fit.alpha.typical)
-        if fit.recall is not None and fit.recall.is_below(target):
-            warn_caller(fit.recall.warning(target))
+        where_listed = " where a row lists them" if fit.rows.is_listed else ""
+        if fit.rows.is_listed and fit.recall is not None:
+            target = float(1 - fit.alpha.typical)
+            if fit.recall.is_below(target):
+                warn_caller(fit.recall.warning(target))
         if fit.thresholds.rank_limit is None:
             n_few = int((np.isinf(fit.thresholds.upper) & ~is_absent).sum())
             if n_few:

@@ -199,12 +199,10 @@ def read_rows(
     scoring: BoundScore,
     needs: tuple[str, ...],
     executor: Any,
-    is_miss: Array | None = None,
 ) -> tuple[CalibrationRows, Fingerprint]:
     """Read all rows; return the base scores of their labels, and a fingerprint of the rows.
 
-    Rows with labels that are not among the classes are left out. The labels of misses (N,) are in
-    no set, whatever the thresholds.
+    Rows with labels that are not among the classes are left out.
     """
     with_ranks, with_values = "ranks" in needs, "label values" in needs and scoring.score.is_random
     score = partial(score_true_labels, scoring, with_ranks, with_values)
@@ -238,7 +236,7 @@ def read_rows(
         of_base=True,
         is_listed=source.reader.is_censored,
     )
-    return rows if is_miss is None else rows.with_misses(is_miss[is_known]), read
+    return rows, read
 
 
 def appended(

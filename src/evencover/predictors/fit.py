@@ -147,7 +147,7 @@ class Fit:
     @cached_property
     def alpha(self) -> ClassAlpha:
         """The target miscoverage of each class."""
-        alpha = ClassAlpha.of(self.parameters["alpha"], None, self.n_classes)
+        alpha = ClassAlpha.of(self.parameters["alpha"], None, self.rows.n_classes)
         return ClassAlpha(_frozen(alpha.values), _frozen(alpha.of_class), alpha.one)
 
     @property
