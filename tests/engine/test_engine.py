@@ -12,8 +12,7 @@ import pytest
 from evencover import InputError
 from evencover.engine.blocks import as_workers, gathered, joined
 from evencover.engine.dask import dask_client
-from evencover.engine.executors import Workers, results_in_order
-from evencover.threads import map_on_threads, n_threads, single_threaded
+from evencover.threads import Workers, map_on_threads, n_threads, results_in_order, single_threaded
 
 THREADS = [1, 2, 4]
 

@@ -14,13 +14,13 @@ from evencover.cli.console import print_text
 from evencover.cli.options import READ, Input, Json, print_json
 from evencover.data.bundled import SOURCES
 from evencover.data.source import Source
-from evencover.engine.blocks import n_threads
 from evencover.evaluation.statistics import class_balance
 from evencover.predictors import BasePredictor
 from evencover.predictors.wording import Details
 from evencover.quantiles import is_per_class
 from evencover.scores import make_score
 from evencover.text_tables import aligned
+from evencover.threads import n_threads
 
 MOST_NAMED = 10  # classes with an alpha of their own
 UNCLEAR = "no probabilities, some are below 0; if they are logits, use --logits"

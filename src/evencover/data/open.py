@@ -6,7 +6,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -71,16 +71,24 @@ from evencover.data.location import (
     reading,
 )
 from evencover.data.readers import (
-    CommonClassesReader,
     ConcatenatedReader,
     concatenated,
+    open_dask_frame,
     read_array,
+    read_dask_array,
     read_stream,
 )
-from evencover.data.source import Classes, Reader, Source
+from evencover.data.source import Classes, RawBlock, Reader, Source
 from evencover.errors import InputError, listed
+from evencover.rounding import judge_sums
 from evencover.topk import TopK, is_sparse
-from evencover.validation import MISSING, class_columns, is_integer_text, whole_number
+from evencover.validation import (
+    MISSING,
+    class_columns,
+    is_integer_text,
+    raise_bad_row,
+    whole_number,
+)
 
 # Formats by extension. Optional libraries are imported on first use.
 ARRAYS: dict[str, OpenArrays] = {
@@ -528,16 +536,47 @@ def _open_dask(collection: Any, keys: Keys) -> Contents:
     """Open a Dask array or frame, or a Dask bag of paths."""
     kind = type(collection).__module__
     if is_dask_frame(collection):
-        from evencover.data.formats.dask import open_dask_frame
-
         return open_dask_frame(collection, keys)
     if kind.startswith("dask.array"):
-        from evencover.data.formats.dask import read_dask_array
-
         return Contents(read_dask_array(collection))
     if kind.startswith("dask.bag"):
         return open_files(collection.compute(), keys)
     raise InputError(f"Dask data must be an array, a frame or a bag of paths. Got {kind}.")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CommonClassesReader(Reader):
+    """Reads the rows and columns of some classes of a source, normalized again."""
+
+    source: Source
+    kept_classes: IntArray  #: (K,) their indices in the source
+
+    def row_blocks(self) -> Iterator[RawBlock]:
+        """Read the remaining rows and columns of each block."""
+        for block in self.source.blocks():
+            assert block.labels is not None
+            kept_rows = np.flatnonzero(np.isin(block.labels, self.kept_classes))
+            if len(kept_rows):
+                rows = block.rows[kept_rows]
+                yield RawBlock(self._columns_of(rows, block.start + kept_rows))
+
+    def _columns_of(self, rows: Array, numbers: IntArray) -> Array:
+        if self.source.logits:
+            return rows[:, self.kept_classes]
+        # Check rows first: division would hide invalid ones.
+        explained, _ = judge_sums(np.abs(rows.sum(axis=1, dtype=np.float64) - 1), rows)
+        wrong = ~(explained & (rows.min(axis=1) >= 0))
+        if wrong.any():
+            first = int(wrong.argmax())
+            raise_bad_row(rows[first], int(numbers[first]), logits=False)
+        kept = rows[:, self.kept_classes]
+        total = kept.sum(axis=1, keepdims=True, dtype=np.float64)
+        if not total.all():
+            raise InputError(
+                "The remaining classes must have some probability in every row. They have none in "
+                f"row {numbers[total.argmin()]}; drop that row, or use a smaller 'min_count'."
+            )
+        return (kept / total).astype(rows.dtype)
 
 
 def drop_rare_classes(probabilities: Any, labels: Any = None, *, min_count: int = 250) -> Source:

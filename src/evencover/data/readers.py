@@ -1,4 +1,4 @@
-"""Readers of arrays, of streams of blocks, and of several files; classes without rare ones."""
+"""Readers of arrays, of streams of blocks, of several files, and of Dask arrays and frames."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray
-from evencover.data.columns import USUAL, Contents, Keys
-from evencover.data.frames import unpacked
-from evencover.data.source import RawBlock, Reader, Source, slices
+from evencover.arrays import Array, to_numpy
+from evencover.data.columns import USUAL, Contents, Keys, choose, integers_are_names
+from evencover.data.frames import frame_columns, unpacked
+from evencover.data.source import RawBlock, Reader, slices
 from evencover.errors import InputError, listed
 from evencover.randomness import row_ids
-from evencover.rounding import judge_sums
 from evencover.topk import TopK
-from evencover.validation import list_of_labels, raise_bad_row, score_rows
+from evencover.validation import list_of_labels, matrix_shape, score_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,36 +228,82 @@ def _reject_mixture(first: Contents, other: Contents) -> None:
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CommonClassesReader(Reader):
-    """Reads the rows and columns of some classes of a source, normalized again."""
+@dataclass(frozen=True, kw_only=True)
+class DaskArrayReader(Reader):
+    """Reads an (N, K) `dask.array.Array`; its row chunks are the partitions."""
 
-    source: Source
-    kept_classes: IntArray  #: (K,) their indices in the source
+    array: Any
 
     def row_blocks(self) -> Iterator[RawBlock]:
-        """Read the remaining rows and columns of each block."""
-        for block in self.source.blocks():
-            assert block.labels is not None
-            kept_rows = np.flatnonzero(np.isin(block.labels, self.kept_classes))
-            if len(kept_rows):
-                rows = block.rows[kept_rows]
-                yield RawBlock(self._columns_of(rows, block.start + kept_rows))
+        """Compute one chunk after the other."""
+        for chunk in self.array.blocks:
+            yield from slices(to_numpy(chunk.compute()))
 
-    def _columns_of(self, rows: Array, numbers: IntArray) -> Array:
-        if self.source.logits:
-            return rows[:, self.kept_classes]
-        # Check rows first: division would hide invalid ones.
-        explained, _ = judge_sums(np.abs(rows.sum(axis=1, dtype=np.float64) - 1), rows)
-        wrong = ~(explained & (rows.min(axis=1) >= 0))
-        if wrong.any():
-            first = int(wrong.argmax())
-            raise_bad_row(rows[first], int(numbers[first]), logits=False)
-        kept = rows[:, self.kept_classes]
-        total = kept.sum(axis=1, keepdims=True, dtype=np.float64)
-        if not total.all():
-            raise InputError(
-                "The remaining classes must have some probability in every row. They have none in "
-                f"row {numbers[total.argmin()]}; drop that row, or use a smaller 'min_count'."
+    def split(self) -> list[Reader]:
+        """Return the row chunks."""
+        chunks, lengths = self.array.to_delayed().ravel(), self.array.chunks[0]
+        starts = accumulate(lengths[:-1], initial=0)
+        return [
+            DaskChunkReader(
+                chunk=chunk,
+                n_classes=self.n_classes,
+                n_rows=int(n_rows),
+                name=self.name,
+                first_row=int(start),
             )
-        return (kept / total).astype(rows.dtype)
+            for chunk, start, n_rows in zip(chunks, starts, lengths, strict=True)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaskChunkReader(Reader):
+    """Reads one row chunk: a task graph, or its rows once computed on a worker."""
+
+    chunk: Any
+
+    def row_blocks(self) -> Iterator[RawBlock]:
+        """Split the chunk."""
+        rows = self.chunk
+        if hasattr(rows, "compute"):
+            rows = rows.compute(scheduler="synchronous")
+        return slices(to_numpy(rows))
+
+    def identity_of_rows(self) -> tuple[Any, ...]:
+        """Identify the rows by their task."""
+        return (self.chunk.key,)
+
+
+def read_dask_array(array: Any, name: str = "the Dask array") -> DaskArrayReader:
+    """Read whole rows of an array; count them first if the lengths of chunks are unknown."""
+    if np.isnan(array.shape).any():
+        array = array.compute_chunk_sizes()
+    n_rows, n_classes = matrix_shape(array.shape, name)
+    return DaskArrayReader(
+        array=array.rechunk({1: -1}), n_rows=n_rows, n_classes=n_classes, name=name
+    )
+
+
+def open_dask_frame(frame: Any, keys: Keys) -> Contents:
+    """Read the numbers of a Dask frame chunk by chunk, and its labels and ids now."""
+    name, columns = "the Dask frame", frame_columns(frame._meta)
+    layout = choose(columns, keys, name)
+    if layout.is_list:
+        raise InputError(
+            "A Dask frame must have one column per class. "
+            f"Got lists in {columns[layout.numbers[0]].name!r}; write it to Parquet first."
+        )
+    names = list(frame.columns)
+
+    def column(place: int | None) -> Any:
+        return None if place is None else np.asarray(frame[names[place]].compute())
+
+    numbers = frame[[names[place] for place in layout.numbers]]
+    return Contents(
+        read_dask_array(numbers.to_dask_array(lengths=True), name),
+        layout.class_names,
+        labels=column(layout.label) if keys.read_labels else None,
+        ids=column(layout.ids),
+        integers_are_names=integers_are_names(layout.class_names),
+        columns=layout.columns,
+        shared=layout.shared_columns(columns, keys, column),
+    )

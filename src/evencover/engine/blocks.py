@@ -14,12 +14,9 @@ from evencover.data.fingerprint import Fingerprint, Sampler
 from evencover.data.readers import ArrayReader, read_array
 from evencover.data.source import Block, Source
 from evencover.engine.dask import DaskWorkers
-from evencover.engine.executors import Workers, results_in_order
 from evencover.errors import InputError
 from evencover.sizes import at_once
-from evencover.threads import map_on_threads
-from evencover.threads import n_threads as n_threads
-from evencover.threads import single_threaded as single_threaded
+from evencover.threads import Workers, map_on_threads, results_in_order, single_threaded
 from evencover.topk import numbers_per_row
 
 

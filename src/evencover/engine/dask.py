@@ -19,9 +19,8 @@ from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
 
 import evencover
-from evencover.engine.executors import Workers, translate_worker_errors
 from evencover.errors import FileError, InputError, import_extra, one_line
-from evencover.threads import n_threads
+from evencover.threads import Workers, n_threads, translate_worker_errors
 
 SCHEDULER_SECONDS = 10  # timeout of the scheduler
 WORKER_SECONDS = 30  # timeout of the first worker, and of all workers' versions

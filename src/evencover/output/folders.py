@@ -18,7 +18,7 @@ import numpy as np
 
 from evencover.arrays import Array, import_pyarrow
 from evencover.data.source import Source
-from evencover.engine.blocks import as_workers, cut, single_threaded
+from evencover.engine.blocks import as_workers, cut
 from evencover.errors import InputError
 from evencover.output.atomic import (
     is_trace,
@@ -36,7 +36,7 @@ from evencover.output.writers import (
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import align_to_calibration, digest
 from evencover.taxonomy import Taxonomy
-from evencover.threads import map_on_threads
+from evencover.threads import map_on_threads, single_threaded
 
 FORMAT = 1
 PLAN = "_plan.json"
