@@ -108,7 +108,7 @@ print(f"all types: wrong in {wrong.sum()}")
 
 # %%
 # ``txt`` alone accounts for more than half of the wrong labels. If text files do not matter, give
-# ``txt`` a larger alpha (:ref:`sphx_glr_tutorials_9_critical_classes.py`), and the sets shrink.
+# ``txt`` a larger alpha (:ref:`sphx_glr_tutorials_3_critical_classes.py`), and the sets shrink.
 #
 # A rare type can do more. The data contain one file with the extension of ``dmg``, a disk image. It
 # is in the test set above. In a random split where it calibrates, ``dmg`` enters half of the sets:

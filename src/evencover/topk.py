@@ -19,7 +19,8 @@ class TopK:
     A class that a row does not list has an unknown probability, at most the smallest one listed.
     evencover therefore never puts it into the row's set, and gives a true label that is not listed
     the score +inf. Every listed class has its exact score, because all classes ahead of it are
-    listed, too. The order within a row does not matter. The arrays are read-only copies.
+    listed, too. The order within a row does not matter. Arrays of int32 and float32 or float64 are
+    not copied, so do not change them afterwards.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ class TopK:
     """
 
     starts: IntArray  #: (N + 1,) where the entries of each row begin, and the end
-    classes: Array  #: (size,) class indices, ascending within a row
+    classes: Array  #: (size,) class indices
     values: Array  #: (size,) their probabilities
     n_classes: int
     class_names: tuple[str, ...] | None
@@ -77,15 +78,15 @@ class TopK:
         n_classes: int,
         class_names: Sequence[str] | None = None,
     ) -> TopK:
-        """Copy the three arrays of a compressed sparse row matrix; stored zeros are listed."""
+        """Use the three arrays of a compressed sparse row matrix; stored zeros are listed."""
         rows = cls.__new__(cls)
         starts, classes, values = (to_numpy(part) for part in (starts, classes, probabilities))
-        rows._set(starts.astype(np.int64), classes, values, int(n_classes), class_names)
+        rows._set(starts, classes, values, int(n_classes), class_names)
         return rows
 
     @classmethod
     def from_sparse(cls, matrix: Any) -> TopK:
-        """Copy a SciPy sparse matrix or array (N, K); stored zeros are listed."""
+        """Use a SciPy sparse matrix or array (N, K); stored zeros are listed."""
         matrix = matrix.tocsr()
         return cls.from_csr(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
 
@@ -112,25 +113,15 @@ class TopK:
                 f"Classes must be indices from 0 to {n_classes - 1}. Got {classes[bad]} in row "
                 f"{_row_of(starts, bad)} of the top-k rows."
             )
-        order = _order_within(starts, classes)
-        if order is not None:
-            classes, values = classes[order], values[order]
         is_short = values.dtype.kind == "f" and values.dtype.itemsize <= 4
-        classes = np.array(classes, dtype=np.int32)
-        values = np.array(values, dtype=np.float32 if is_short else np.float64)
-        follows = np.diff(classes) == 0
-        follows[starts[1:-1][(starts[1:-1] > 0) & (starts[1:-1] < len(classes))] - 1] = False
-        if follows.any():
-            twice = int(follows.argmax())
-            raise InputError(
-                f"A row must list each class once. Got class {classes[twice]} twice in row "
-                f"{_row_of(starts, twice)} of the top-k rows."
-            )
         names = None if names is None else tuple(map(str, names))
         if names is not None and len(names) != n_classes:
             raise InputError(f"There must be one name per class. Got {len(names)} of {n_classes}.")
         vars(self).update(n_classes=n_classes, class_names=names)
-        vars(self).update(vars(self._with(starts.copy(), classes, values)))
+        values = np.ascontiguousarray(values, dtype=np.float32 if is_short else np.float64)
+        classes = np.ascontiguousarray(classes, dtype=np.int32)
+        starts = np.ascontiguousarray(starts, dtype=np.int64)
+        vars(self).update(vars(self._with(starts[:], classes[:], values[:])))
 
     def _with(self, starts: IntArray, classes: Array, values: Array) -> TopK:
         """Return other rows of these classes."""
@@ -187,16 +178,16 @@ class TopK:
 
     def _numbers(self, rows: IntArray, classes: IntArray) -> Array:
         """Return the numbers of these classes in these rows; 0 where a row does not list them."""
-        low, ends = self.starts[rows], self.starts[np.asarray(rows) + 1]
-        high, last = ends.copy(), max(0, self.size - 1)
-        while (low < high).any():  # search within the entries of each row
-            middle = (low + high) // 2
-            is_before = (low < high) & (self.classes[np.minimum(middle, last)] < classes)
-            low, high = np.where(is_before, middle + 1, low), np.where(is_before, high, middle)
-        if not self.size:
-            return np.zeros(low.shape, dtype=self.dtype)
-        entry = np.minimum(low, last)
-        return np.where((low < ends) & (self.classes[entry] == classes), self.values[entry], 0)
+        numbers = np.zeros(rows.shape, dtype=self.dtype)
+        listed = self[rows.ravel()]
+        is_class = listed.classes == np.repeat(classes.ravel(), np.diff(listed.starts))
+        numbers.ravel()[listed.row_of_entry[is_class]] = listed.values[is_class]
+        return numbers
+
+    def by_class(self) -> tuple[TopK, IntArray]:
+        """Return the rows with their classes in order, and the order of the entries."""
+        order = np.argsort(self.row_of_entry * self.n_classes + self.classes)
+        return self._with(self.starts, self.classes[order], self.values[order]), order
 
     def tobytes(self) -> bytes:
         """Return the bytes of the arrays."""
@@ -237,13 +228,14 @@ class TopK:
         return self.classes[self.top_entries()].astype(np.int64)
 
     def top_entries(self) -> IntArray:
-        """Return the first most probable entry of each row (N,); any for a row without entries."""
+        """Return the most probable entry of each row (N,); any for a row without entries."""
         is_filled, sizes = np.diff(self.starts) > 0, np.diff(self.starts)
         largest = np.maximum.reduceat(self.values, self.starts[:-1][is_filled])
         top = np.flatnonzero(self.values == np.repeat(largest, sizes[is_filled]))
+        # The last assignment wins, so of equal entries the first class comes last.
+        top = top[np.argsort(-self.classes[top], kind="stable")]
         entries = np.zeros(len(self), dtype=np.int64)
-        # The last assignment wins, so the first of equal entries comes last.
-        entries[self.row_of_entry[top[::-1]]] = top[::-1]
+        entries[self.row_of_entry[top]] = top
         return entries
 
     def first_numbers(self, width: int) -> Array:
@@ -346,18 +338,6 @@ def _indices(names: Array, class_names: Sequence[str] | None, starts: IntArray) 
             f"{_row_of(starts, bad)} of the top-k rows."
         )
     return np.array(listed, dtype=np.int64)
-
-
-def _order_within(starts: IntArray, classes: Array) -> IntArray | None:
-    """Order that sorts the classes of each row; None if they are sorted."""
-    decreases = np.flatnonzero(np.diff(classes.astype(np.int64)) < 0) + 1
-    if np.isin(decreases, starts).all():
-        return None
-    n_rows, k = len(starts) - 1, int(starts[1])
-    if np.array_equal(starts, np.arange(n_rows + 1) * k):  # ten times as fast
-        within = np.argsort(classes.reshape(n_rows, k), axis=1)
-        return (within + starts[:-1, None]).ravel()
-    return np.lexsort((classes, np.repeat(np.arange(n_rows), np.diff(starts))))
 
 
 def _row_of(starts: IntArray, entry: int) -> int:

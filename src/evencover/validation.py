@@ -390,6 +390,10 @@ def _bad_listed(row: TopK, where: str) -> InputError:
     """Build the error for a row of listed classes that a kernel rejected."""
     if not row.size:
         return InputError(f"A top-k row must list at least one class. Got none in {where}.")
+    classes, counts = np.unique(row.classes, return_counts=True)
+    if (counts > 1).any():
+        twice = classes[counts.argmax()]
+        return InputError(f"A top-k row must list each class once. Got {twice} twice in {where}.")
     is_bad = ~((row.values >= 0) & (row.values <= 1))
     if is_bad.any():
         worst = int(is_bad.argmax())

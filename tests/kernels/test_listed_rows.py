@@ -73,7 +73,8 @@ def test_rows_that_list_every_class_are_the_whole_rows():
         assert_same([_kernels.row_keys(every, draws)], [reference.row_keys(rows, draws)])
         formula = score.base.kernel
         scores = reference.score_matrix(formula, rows, draws, **PLAIN)
-        assert_same([_kernels.score_entries(formula, every, draws, **PLAIN)[0]], [scores.ravel()])
+        entries = _kernels.score_entries(formula, every, draws, **PLAIN)[0]
+        assert_same([entries[every.by_class()[1]]], [scores.ravel()])
         for name in ("true_label_scores", "prediction_sets", "set_coverage"):
             given = (score, rows, draws, labels, thresholds, True)
             arguments, options = arguments_of(name, *given)
@@ -109,7 +110,6 @@ def test_a_label_that_is_not_listed_has_an_infinite_score():
 @pytest.mark.parametrize(
     ("classes", "probabilities"),
     [
-        ([[0, 0]], [[0.5, 0.25]]),
         ([[0, 9]], [[0.5, 0.25]]),
         ([[-1, 1]], [[0.5, 0.25]]),
         ([[0, 1]], [[0.5]]),
@@ -122,10 +122,22 @@ def test_malformed_lists_are_rejected(classes, probabilities):
         TopK(classes, probabilities, n_classes=9)
 
 
-@pytest.mark.parametrize("values", [[0.9, 0.2], [-0.1, 0.5], [np.nan, 0.5], [3.0, 0.1]])
+MANY = np.arange(200)
+BAD = {
+    "sum": ([0, 1], [0.9, 0.2]),
+    "negative": ([0, 1], [-0.1, 0.5]),
+    "nan": ([0, 1], [np.nan, 0.5]),
+    "above 1": ([0, 1], [3.0, 0.1]),
+    "twice": ([4, 0, 4], [0.5, 0.1, 0.1]),
+    "twice of many": (np.append(MANY, 7), np.full(201, 0.001)),
+    "none": ([], []),
+}
+
+
+@pytest.mark.parametrize(("classes", "values"), BAD.values(), ids=BAD)
 @pytest.mark.parametrize("kernels", ["numpy", "c++"])
-def test_rows_that_are_not_probabilities_are_bad(values, kernels):
-    rows = TopK([[0, 1], [0, 1]], [[0.5, 0.1], values], n_classes=5)
+def test_rows_that_are_not_probabilities_are_bad(classes, values, kernels):
+    rows = TopK([[0, 1], classes], [[0.5, 0.1], values], n_classes=300)
     given = (SCORES[0].kernel, rows, Draws())
     name, module = (
         ("score_entries", listed) if kernels == "numpy" else ("listed_score_entries", native)

@@ -45,6 +45,7 @@ class _Whole:
     """Listed rows as a matrix (n, k): the classes of each row, then padding with probability 0."""
 
     def __init__(self, rows: TopK) -> None:
+        rows, self.order = rows.by_class()
         sizes = np.diff(rows.starts)
         self.entries = np.arange(max(1, sizes.max(initial=1)))[None, :] < sizes[:, None]
         self.p = np.zeros(self.entries.shape)
@@ -52,10 +53,17 @@ class _Whole:
         self.classes = np.zeros(self.entries.shape, dtype=np.int64)
         self.classes[self.entries] = rows.classes
         in_range = (self.p >= 0) & (self.p <= 2)  # False for NaN
-        self.is_good = in_range.all(axis=1) & (sizes > 0)
+        is_twice = (np.diff(self.classes, axis=1) == 0) & self.entries[:, 1:]
+        self.is_good = in_range.all(axis=1) & ~is_twice.any(axis=1) & (sizes > 0)
         whole = np.where(in_range, self.p, 0.0)
         self.total = reference.fixed_point(whole).sum(axis=1) / reference.FIXED_POINT
         self.is_within = self.total - 1 <= SUM_TOLERANCE[rows.dtype.itemsize]
+
+    def stored(self, matrix: Array) -> Array:
+        """Return the values of the matrix for the entries, in their order."""
+        values = np.empty(len(self.order), dtype=matrix.dtype)
+        values[self.order] = matrix[self.entries]
+        return values
 
 
 def divided(*arguments: Any) -> list[Any]:
@@ -99,6 +107,7 @@ def row_keys(rows: TopK, draws: Draws) -> Array:
     """Return the keys of the whole rows, with 0 for classes that are not listed."""
     if draws.ids is not None:
         return draws.ids
+    rows, _ = rows.by_class()
     n_classes, values = rows.n_classes, rows.values
     near = values.astype(np.float32)
     shifts = np.arange(1, n_classes + 1, dtype=np.uint64) * np.uint64(reference._COLUMN_STEP)
@@ -142,7 +151,7 @@ def _scores_and_ranks(formula: Formula, rows: TopK, draws: Draws) -> tuple[Float
         top = whole.p.max(axis=1, keepdims=True, initial=0.0)
         own_u = u[start : start + len(part), None]
         at = Position(whole.p, before, ranks, top, whole.classes, own_u)
-        parts.append((formula.function(at)[whole.entries], ranks[whole.entries]))
+        parts.append((whole.stored(formula.function(at)), whole.stored(ranks)))
     scores, all_ranks = map(np.concatenate, zip(*parts, strict=True))
     return scores, all_ranks
 
@@ -223,7 +232,7 @@ def prediction_sets(
         inside[rows.top_entries()] = True
     entries = np.flatnonzero(inside)
     row_of_member = rows.row_of_entry[entries]
-    order = np.lexsort((-rows.values[entries], row_of_member))
+    order = np.lexsort((rows.classes[entries], -rows.values[entries], row_of_member))
     return np.bincount(row_of_member, minlength=len(rows)), rows.classes[entries[order]]
 
 

@@ -222,7 +222,7 @@ def _content_sample(start: int, rows: Any, labels: IntArray) -> Array:
     chosen, labels = chosen[is_chosen], labels[is_chosen]
     width = min(MOST_NUMBERS, rows.shape[1])
     if isinstance(rows, TopK):  # most numbers around the label are not listed
-        around = rows[chosen].first_numbers(width)
+        around = rows[chosen].by_class()[0].first_numbers(width)
     else:
         first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
         around = sliding_window_view(rows, width, axis=1)[chosen, first]

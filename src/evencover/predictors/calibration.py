@@ -422,10 +422,15 @@ def ascending(rows: CalibrationRows, random_state: int) -> tuple[IntArray, Float
     """
     order = np.argsort(rows.scores)
     ordered = rows.scores[order]
-    if (ordered[1:] != ordered[:-1]).all():
+    is_tied = np.zeros(len(order), dtype=bool)
+    is_tied[1:] = ordered[1:] == ordered[:-1]
+    if not is_tied.any():
         return order, None
+    is_tied[:-1] |= is_tied[1:]
     draws = uniforms(random_state, RandomStream.TIES, rows.ids)
-    return np.lexsort((rows.labels, draws, rows.scores)), draws
+    tied = np.sort(order[is_tied])
+    order[is_tied] = tied[np.lexsort((rows.labels[tied], draws[tied], rows.scores[tied]))]
+    return order, draws
 
 
 def find_copies(rows: CalibrationRows, by_score: IntArray, *, has_ties: bool) -> IntArray | None:

@@ -95,10 +95,11 @@ def _class_line(n: FloatArray, means: FloatArray, within: float) -> tuple[FloatA
     for _ in range(100):
         w = 1 / (between + noise)
         center, mean = w @ x / w.sum(), w @ y / w.sum()
+        along, off = x - center, y - mean
         if has_slope:
-            information = w @ (x - center) ** 2  # 1 / var(slope)
-            slope = (w * (x - center)) @ (y - mean) / information
-        squares = (y - mean - slope * (x - center)) ** 2
+            information = w @ along**2  # 1 / var(slope)
+            slope = (w * along) @ off / information
+        squares = (off - slope * along) ** 2
         step = (w @ squares - (len(x) - 1 - has_slope)) / max(w**2 @ squares, 1e-300)
         if step <= 1e-9 * between:
             break

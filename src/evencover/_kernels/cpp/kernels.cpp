@@ -40,7 +40,7 @@ int64_t true_label_scores(const Rows& rows, const Score& score, const Draws& dra
 
 const Kernels kernels = {random_bits,     row_keys,     true_label_scores, score_matrix,
                          prediction_sets, set_coverage, set_sizes,         p_values,
-                         counts_within,   shortfalls,   listed_keys,       listed_label_scores,
-                         listed_scores,   listed_sets,  listed_coverage};
+                         counts_within,   shortfalls,   listed_label_scores, listed_scores,
+                         listed_sets,     listed_coverage};
 
 EVENCOVER_END

@@ -22,7 +22,7 @@ struct Rows {
     double tolerance;  // of the row's sum; larger for rows that were bfloat16
 };
 
-// Rows of which only some classes are listed: row i has classes[starts[i]..starts[i + 1]), increasing,
+// Rows of which only some classes are listed: row i has classes[starts[i]..starts[i + 1]), in any order,
 // and their probabilities.
 struct ListedRows {
     const int64_t* starts;
@@ -149,7 +149,6 @@ struct Kernels {
     void (*counts_within)(const double* ordered, int64_t n, const int64_t* classes,
                           const double* values, int64_t n_values, int64_t* counts);
     void (*shortfalls)(const Shortfalls&, int64_t* counts, double* sums);
-    void (*listed_keys)(const ListedRows&, uint64_t first, uint64_t* keys);
     int64_t (*listed_label_scores)(const ListedRows&, const Score&, const Draws&,
                                    const int64_t* labels, double* scores);
     int64_t (*listed_scores)(const ListedRows&, const Score&, const Draws&, double* scores,

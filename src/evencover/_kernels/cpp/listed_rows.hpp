@@ -1,141 +1,265 @@
 // Rows of which only some classes are listed: the work grows with the listed classes, not with K.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
-#include "descending_order.hpp"
 #include "prediction_sets.hpp"
 #include "random.hpp"
 #include "row_check.hpp"
 
 EVENCOVER_BEGIN
 
+// One row at a time, checked and ordered: the most probable class first, ties by class.
+//
+// A few classes are copied to arrays of which whole vectors are read; `no_class` and 0 follow them.
+// Many are found through `place_of_`, the place of each class in the row that listed it last.
+template <class T>
+class ListedReader {
+   public:
+    explicit ListedReader(const ListedRows& rows)
+        : rows_(rows), n_entries_(rows.starts[rows.n_rows]) {}
+
+    int64_t size() const { return size_; }
+    int32_t class_at(int64_t rank) const { return classes_at_[rank]; }
+    double value_at(int64_t rank) const { return static_cast<double>(values_at_[rank]); }
+    // The place of the class in the stored row.
+    int64_t place_at(int64_t rank) const { return is_ordered_ ? rank : entries_[rank].place; }
+
+    // Return whether row i has probabilities of different classes; what is missing to 1 belongs to
+    // other classes.
+    bool go_to(int64_t i) {
+        const int64_t start = rows_.starts[i];
+        size_ = rows_.starts[i + 1] - start;
+        if (size_ < 1) return false;
+        classes_at_ = rows_.classes + start;
+        values_at_ = static_cast<const T*>(rows_.values) + start;
+        if (size_ <= few) copy(start + width <= n_entries_ ? width : size_);
+        if (!has_probabilities() || lists_twice()) return false;
+        is_ordered_ = is_ordered();
+        if (!is_ordered_) order();
+        return true;
+    }
+
+    // Whether two of the classes may be 2 i and 2 i + 1.
+    bool may_have_neighbors() const {
+        bool is_near = size_ > few;
+        for (int64_t j = 0; j < size_ && !is_near; ++j) {
+            is_near = row_of_[(static_cast<uint32_t>(classes_at_[j]) ^ 1) % n_last_bits] == row_;
+        }
+        return is_near;
+    }
+
+    // Rank from 0 of a class, or -1.
+    int64_t find(int64_t y) const {
+        const auto wanted = static_cast<int32_t>(y);
+        if (size_ > few) {
+            const int64_t rank = y < rows_.n_classes ? place_of_[y] : size_;
+            return rank < size_ && classes_at_[rank] == wanted ? rank : -1;
+        }
+        int32_t rank = -1;
+        for (int32_t j = 0; j < padded(); ++j) rank = classes_at_[j] == wanted ? j : rank;
+        return rank;
+    }
+
+    int64_t mass_before(int64_t rank) const {
+        int64_t mass = 0;
+        for (int64_t j = 0; j < rank; ++j) mass += fixed_point(value_at(j));
+        return mass;
+    }
+
+   private:
+    static constexpr int64_t few = 56, width = 64;
+    static constexpr int32_t no_class = 0x7FFFFFFF;
+    static constexpr uint32_t n_last_bits = 4096;
+
+    struct Entry {
+        T value;
+        int32_t y, place;
+        bool operator<(const Entry& other) const {
+            return value > other.value || (value == other.value && y < other.y);
+        }
+    };
+
+    int32_t padded() const { return static_cast<int32_t>((size_ + 7) / 8 * 8); }
+
+    void copy(int64_t n) {
+        if (n == width) {
+            for (int64_t j = 0; j < padded(); j += 8) {
+                std::memcpy(few_classes_ + j, classes_at_ + j, 8 * sizeof(int32_t));
+                std::memcpy(few_values_ + j, values_at_ + j, 8 * sizeof(T));
+            }
+        } else {
+            std::memcpy(few_classes_, classes_at_, static_cast<size_t>(n) * sizeof(int32_t));
+            std::memcpy(few_values_, values_at_, static_cast<size_t>(n) * sizeof(T));
+        }
+        for (int64_t j = 0; j < 8; ++j) few_classes_[size_ + j] = no_class;
+        for (int64_t j = 0; j < 8; ++j) few_values_[size_ + j] = T{0};
+        classes_at_ = few_classes_;
+        values_at_ = few_values_;
+    }
+
+    bool has_probabilities() const {
+        Scan scan;
+        const int64_t n = size_ <= few ? padded() : size_;
+        in_steps(0, n, scan, [&](int64_t at, int64_t step) {
+            scan_values<false>(values_at_ + at, step, T{}, scan);
+        });
+        if (!scan.in_unit_interval) {  // values slightly above 1, or -0.0, which are rare
+            scan.total = 0;
+            for (int64_t j = 0; j < size_; ++j) {
+                const double p = value_at(j);
+                if (!(p >= 0.0 && p <= 1.0 + coarse_tolerance)) return false;
+                if (scan.total < too_much) scan.total += fixed_point(p);
+            }
+        }
+        return from_fixed_point(scan.total) - 1.0 <= rows_.tolerance;
+    }
+
+    bool lists_twice() {
+        if (size_ > few) {
+            const int64_t n = rows_.n_classes;
+            if (!place_of_.data()) {
+                place_of_.reserve(n);
+                std::memset(place_of_.data(), 0, static_cast<size_t>(n) * sizeof(int32_t));
+            }
+            for (int64_t j = 0; j < size_; ++j) {
+                int32_t& place = place_of_[classes_at_[j]];
+                if (place < j && classes_at_[place] == classes_at_[j]) return true;
+                place = static_cast<int32_t>(j);
+            }
+            return false;
+        }
+        // Few classes share their last bits, which `row_of_` has seen in this row then.
+        if (++row_ == 0) std::memset(row_of_, 0, sizeof row_of_);
+        const uint16_t row = row_ += row_ == 0;
+        bool may_list_twice = false;
+        for (int64_t j = 0; j < size_; ++j) {
+            const auto last_bits = static_cast<uint32_t>(few_classes_[j]) % n_last_bits;
+            may_list_twice |= row_of_[last_bits] == row;
+            row_of_[last_bits] = row;
+        }
+        return may_list_twice && has_equal_classes();
+    }
+
+    // Compare all pairs: branches would be unpredictable.
+    bool has_equal_classes() const {
+        int64_t n_equal = 0;
+        for (int64_t i = 0; i < size_; ++i) {
+            for (int64_t j = 0; j < padded(); ++j) n_equal += few_classes_[i] == few_classes_[j];
+        }
+        return n_equal > size_;  // each equals itself
+    }
+
+    bool is_ordered() const {
+        using Bits = decltype(bits(T{}));  // of one width, so that compilers vectorize
+        Bits is_less = 0;
+        const int64_t n = size_ <= few ? padded() : size_ - 1;
+        for (int64_t j = 0; j < n; ++j) {
+            const T p = values_at_[j], next = values_at_[j + 1];
+            is_less |= Bits{p < next} | (Bits{p == next} & Bits{classes_at_[j] > classes_at_[j + 1]});
+        }
+        return is_less == 0;
+    }
+
+    void order() {
+        entries_.reserve(size_);
+        classes_.reserve(size_ + 8);
+        values_.reserve(size_ + 8);
+        for (int64_t j = 0; j < size_; ++j) {
+            entries_[j] = {values_at_[j], classes_at_[j], static_cast<int32_t>(j)};
+        }
+        std::sort(entries_.data(), entries_.data() + size_);
+        for (int64_t j = 0; j < size_; ++j) {
+            classes_[j] = entries_[j].y;
+            values_[j] = entries_[j].value;
+            if (size_ > few) place_of_[classes_[j]] = static_cast<int32_t>(j);
+        }
+        for (int64_t j = size_; j < size_ + 8; ++j) classes_[j] = no_class;
+        classes_at_ = classes_.data();
+        values_at_ = values_.data();
+    }
+
+    const ListedRows& rows_;
+    int64_t n_entries_, size_ = 0;
+    bool is_ordered_ = true;
+    const int32_t* classes_at_ = nullptr;
+    const T* values_at_ = nullptr;
+    int32_t few_classes_[width];
+    T few_values_[width];
+    uint16_t row_ = 0, row_of_[n_last_bits] = {};
+    Buffer<Entry> entries_;
+    Buffer<int32_t> classes_, place_of_;
+    Buffer<T> values_;
+};
+
 // The key of a row is that of the whole row with zeros for the classes that are not listed.
 class ListedContent {
    public:
     ListedContent(int64_t n_classes, bool is_needed) : n_(n_classes) {
         if (!is_needed) return;
-        for (int64_t j = 0; j + 1 < n_; j += 2) zeros_ += uint64_t{shift(j)} * shift(j + 1);
-        if (n_ % 2) zeros_ += uint64_t{shift(n_ - 1)} * column_step;
+        const auto n = static_cast<int32_t>(n_classes);
+        for (int32_t y = 0; y + 1 < n; y += 2) zeros_ += uint64_t{shift(y)} * shift(y + 1);
+        if (n % 2) zeros_ += uint64_t{shift(n - 1)} * column_step;
     }
 
+    // A class adds its change d = word - shift times the shift of its neighbor; two neighbors that
+    // are both listed add the product of their changes, too.
     template <class T>
-    uint64_t of(const int32_t* classes, const T* values, int64_t size) const {
+    uint64_t of(const ListedReader<T>& row) const {
         uint64_t sum = zeros_;
-        for (int64_t i = 0; i < size; ++i) {
-            const int64_t y = classes[i], first = y - y % 2;
-            const uint32_t word = word_of(y, values[i]);
-            sum += rest_of(y, values[i]);
-            if (first + 1 == n_) {  // the last of an odd number of columns has no neighbor
-                sum += (uint64_t{word} - shift(y)) * column_step;
-                continue;
+        for (int64_t i = 0; i < row.size(); ++i) {
+            const int32_t y = row.class_at(i);
+            sum += change(y, row.value_at(i)) * shift(y ^ 1);
+            if constexpr (std::is_same_v<T, double>) {
+                const double rest = row.value_at(i) - static_cast<double>(nearest(row.value_at(i)));
+                sum += bits(rest) * (static_cast<uint64_t>(2 * int64_t{y} + 1) * rest_step);
             }
-            const bool has_neighbor = y == first && i + 1 < size && classes[i + 1] == y + 1;
-            const uint32_t neighbor =
-                has_neighbor ? word_of(y + 1, values[i + 1]) : shift(y == first ? y + 1 : first);
-            sum += uint64_t{word} * neighbor - uint64_t{shift(first)} * shift(first + 1);
-            if (has_neighbor) sum += rest_of(y + 1, values[++i]);
+        }
+        const int64_t last = n_ % 2 ? row.find(n_ - 1) : -1;  // this column has no neighbor
+        if (last >= 0) {
+            const auto y = static_cast<int32_t>(n_ - 1);
+            sum += change(y, row.value_at(last)) * (uint64_t{column_step} - shift(y ^ 1));
+        }
+        const int64_t n_neighbors = row.may_have_neighbors() ? row.size() : 0;
+        for (int64_t i = 0; i < n_neighbors; ++i) {
+            const int32_t y = row.class_at(i);
+            const int64_t next = y % 2 ? -1 : row.find(y + 1);
+            if (next >= 0) sum += change(y, row.value_at(i)) * change(y + 1, row.value_at(next));
         }
         return sum;
     }
 
    private:
-    static uint32_t shift(int64_t j) { return static_cast<uint32_t>(j + 1) * column_step; }
-    static uint32_t word_of(int64_t j, float value) { return bits(value) + shift(j); }
-    static uint32_t word_of(int64_t j, double value) {
-        return bits(static_cast<float>(value)) + shift(j);
-    }
-    static uint64_t rest_of(int64_t, float) { return 0; }
-    static uint64_t rest_of(int64_t j, double value) {
-        const double rest = value - static_cast<double>(static_cast<float>(value));
-        return bits(rest) * (static_cast<uint64_t>(2 * j + 1) * rest_step);
+    static float nearest(double value) { return static_cast<float>(value); }
+    static uint32_t shift(int32_t y) { return (static_cast<uint32_t>(y) + 1) * column_step; }
+    static uint64_t change(int32_t y, double value) {
+        return uint64_t{bits(nearest(value)) + shift(y)} - shift(y);
     }
 
     int64_t n_;
     uint64_t zeros_ = 0;
 };
 
-// One row: its classes in increasing order, and their probabilities.
-template <class T>
-struct ListedRow {
-    const int32_t* classes;
-    const T* values;
-    int64_t size;
-
-    // Index of a class, or -1.
-    int64_t find(int64_t y) const {
-        const int32_t* first = classes;
-        for (int64_t n = size; n > 0;) {
-            const int64_t half = n / 2;
-            if (first[half] < y) {
-                first += half + 1;
-                n -= half + 1;
-            } else {
-                n = half;
-            }
-        }
-        return first < classes + size && *first == y ? first - classes : -1;
-    }
-
-    int64_t top() const {
-        int64_t top = 0;
-        for (int64_t j = 1; j < size; ++j) top = values[j] > values[top] ? j : top;
-        return top;
-    }
-
-    // Whether the values are probabilities; what is missing to 1 belongs to other classes. Also
-    // find the mass and number of the classes before the one at `place`, by decreasing probability.
-    bool scan(int64_t place, double tolerance, Scan& scan) const {
-        scan = Scan();
-        const T own = place < 0 ? T{} : values[place], more = just_above(own);
-        const int64_t middle = place < 0 ? 0 : place;
-        in_steps(0, middle, scan, [&](int64_t at, int64_t n) {
-            scan_values<true>(values + at, n, own, scan);
-        });
-        in_steps(middle, size, scan, [&](int64_t at, int64_t n) {
-            scan_values<true>(values + at, n, more, scan);
-        });
-        if (!scan.in_unit_interval && !scan_carefully(place, scan)) return false;
-        return size > 0 && from_fixed_point(scan.total) - 1.0 <= tolerance;
-    }
-
-   private:
-    // The same for rows with values slightly above 1, or -0.0, which are rare.
-    bool scan_carefully(int64_t place, Scan& scan) const {
-        scan = Scan();
-        for (int64_t j = 0; j < size; ++j) {
-            const double p = static_cast<double>(values[j]);
-            if (!(p >= 0.0 && p <= 1.0 + coarse_tolerance) || scan.total >= too_much) return false;
-            const bool is_before = place >= 0 && (values[j] > values[place] ||
-                                                  (values[j] == values[place] && j < place));
-            scan.total += fixed_point(p);
-            scan.mass_before += is_before ? fixed_point(p) : 0;
-            scan.count_before += is_before;
-        }
-        return true;
-    }
-};
-
-// Call `visit(i, row, u, draw)` until it returns false for a bad row; return that row, or
-// `all_good`.
+// Call `visit(i, row, u, draw)` for each row; return the first bad row, or `all_good`.
 template <class T, class Visit>
 inline int64_t each_listed_row(const ListedRows& rows, const Draws& draws, Visit visit) {
     const bool has_numbers = draws.has_score || draws.has_exact;
     const ListedContent content(rows.n_classes, has_numbers && !draws.ids);
-    const auto* values = static_cast<const T*>(rows.values);
+    ListedReader<T> row(rows);
     double u = 1.0, draw = 0.0;
     for (int64_t i = 0; i < rows.n_rows; ++i) {
-        const int64_t start = rows.starts[i];
-        const ListedRow<T> row{rows.classes + start, values + start, rows.starts[i + 1] - start};
+        if (!row.go_to(i)) return i;
         if (has_numbers) {
-            const uint64_t key = draws.ids ? draws.ids[i]
-                                           : row_key(content.of(row.classes, row.values, row.size),
-                                                     draws.first + static_cast<uint64_t>(i));
+            const uint64_t key = draws.ids
+                                     ? draws.ids[i]
+                                     : row_key(content.of(row), draws.first + static_cast<uint64_t>(i));
             if (draws.has_score) u = uniform(draws.seed, draws.score_use, key);
             if (draws.has_exact) draw = uniform(draws.seed, draws.exact_use, key);
         }
-        if (!visit(i, row, u, draw)) return i;
+        visit(i, row, u, draw);
     }
     return all_good;
 }
@@ -146,154 +270,92 @@ inline int64_t each_listed_row(const ListedRows& rows, const Draws& draws, Visit
     return each_listed_row<double>(rows, draws, visit);
 }
 
-inline void listed_keys(const ListedRows& rows, uint64_t first, uint64_t* keys) {
-    const ListedContent content(rows.n_classes, true);
-    for (int64_t i = 0; i < rows.n_rows; ++i) {
-        const int64_t start = rows.starts[i], size = rows.starts[i + 1] - start;
-        const uint64_t hash =
-            rows.element == Element::float32
-                ? content.of(rows.classes + start, static_cast<const float*>(rows.values) + start,
-                             size)
-                : content.of(rows.classes + start, static_cast<const double*>(rows.values) + start,
-                             size);
-        keys[i] = row_key(hash, first + static_cast<uint64_t>(i));
-    }
-}
-
 // Score the labels; a label that is not listed has the score +inf. All classes before one that is
 // listed are listed, too.
 inline int64_t listed_label_scores(const ListedRows& rows, const Score& score, const Draws& draws,
                                    const int64_t* labels, double* scores) {
     return each_listed_row(rows, draws, [&](int64_t i, const auto& row, double u, double) {
-        const int64_t place = row.find(labels[i]);
-        Scan scan;
-        if (!row.scan(place, rows.tolerance, scan)) return false;
+        const int64_t rank = row.find(labels[i]);
         scores[i] = infinity;
-        if (place < 0) return true;
-        const double p = static_cast<double>(row.values[place]);
-        const double top = score.by_rank ? static_cast<double>(row.values[row.top()]) : p;
-        scores[i] = score.needs_order ? ordered_score(score, p, scan.mass_before,
-                                                      scan.count_before + 1, u, top)
+        if (rank < 0) return;
+        const double p = row.value_at(rank);
+        scores[i] = score.needs_order ? ordered_score(score, p, row.mass_before(rank), rank + 1, u,
+                                                      row.value_at(0))
                                       : softmax_score(p);
-        return true;
     });
 }
 
-// Call `visit(index, score, rank)` for the listed classes of a row; ranks only if they are needed.
-template <class T>
-class ListedScorer {
-   public:
-    ListedScorer(const Score& score, bool needs_ranks)
-        : score_(score), needs_order_(score.needs_order || needs_ranks) {}
-
-    template <class Visit>
-    void each(const ListedRow<T>& row, double u, Visit visit) {
-        if (!needs_order_) {
-            for (int64_t j = 0; j < row.size; ++j) {
-                visit(j, softmax_score(static_cast<double>(row.values[j])), 0);
-            }
-            return;
+// Call `visit(rank, score)` from the most probable class on, until scores exceed `largest`.
+template <class T, class Visit>
+inline void each_listed_score(const ListedReader<T>& row, const Score& score, double u,
+                              double largest, Visit visit) {
+    const double top = row.value_at(0);
+    int64_t mass = 0;
+    for (int64_t rank = 0; rank < row.size(); ++rank) {
+        const double p = row.value_at(rank);
+        if (!score.needs_order) {
+            const double s = softmax_score(p);
+            if (s > largest) return;
+            visit(rank, s);
+            continue;
         }
-        places_.reserve(row.size);
-        for (int64_t j = 0; j < row.size; ++j) places_[j] = static_cast<int32_t>(j);
-        order_.put_first(row.values, places_.data(), row.size);
-        const double top = static_cast<double>(row.values[places_[0]]);
-        int64_t mass = 0;
-        for (int64_t i = 0; i < row.size; ++i) {
-            const double p = static_cast<double>(row.values[places_[i]]);
-            visit(places_[i],
-                  score_.needs_order ? ordered_score(score_, p, mass, i + 1, u, top)
-                                     : softmax_score(p),
-                  i + 1);
-            mass += fixed_point(p);
-        }
+        if (least_score(score, mass, rank + 1, top) > largest) return;
+        visit(rank, ordered_score(score, p, mass, rank + 1, u, top));
+        mass += fixed_point(p);
     }
-
-   private:
-    const Score& score_;
-    bool needs_order_;
-    DescendingOrder<T> order_;
-    Buffer<int32_t> places_;
-};
+}
 
 // Score and rank every listed class.
 inline int64_t listed_scores(const ListedRows& rows, const Score& score, const Draws& draws,
                              double* scores, int64_t* ranks) {
-    ListedScorer<float> floats(score, ranks != nullptr);
-    ListedScorer<double> doubles(score, ranks != nullptr);
-    const int64_t begin = rows.starts[0];
     return each_listed_row(rows, draws, [&](int64_t i, const auto& row, double u, double) {
-        Scan scan;
-        if (!row.scan(-1, rows.tolerance, scan)) return false;
-        const int64_t start = rows.starts[i] - begin;
-        const auto visit = [&](int64_t j, double s, int64_t rank) {
-            scores[start + j] = s;
-            if (ranks) ranks[start + j] = rank;
-        };
-        if constexpr (std::is_same_v<std::decay_t<decltype(*row.values)>, float>) {
-            floats.each(row, u, visit);
-        } else {
-            doubles.each(row, u, visit);
-        }
-        return true;
+        const int64_t start = rows.starts[i] - rows.starts[0];
+        each_listed_score(row, score, u, infinity, [&](int64_t rank, double s) {
+            scores[start + row.place_at(rank)] = s;
+            ranks[start + row.place_at(rank)] = rank + 1;
+        });
     });
 }
 
-// The members of each row's set, as indices into the row, the most probable first.
-template <class Use>
+// Call `add(i, rank, y, is_in)` for the classes that may be in the set of a row, the most probable
+// first, and then `end(i, row)`.
+template <class Add, class End>
 inline int64_t each_listed_set(const ListedRows& rows, const Score& score, const Draws& draws,
-                               const Thresholds& thresholds, bool keep_top, Use use) {
-    ListedScorer<float> floats(score, thresholds.rank_limit != nullptr);
-    ListedScorer<double> doubles(score, thresholds.rank_limit != nullptr);
-    DescendingOrder<float> float_order;
-    DescendingOrder<double> double_order;
-    Buffer<int32_t> members;
-    const auto list = [&](const auto& row, double u, double draw, auto& scorer, auto& order) {
-        members.reserve(row.size + 1);
-        int64_t size = 0;
-        scorer.each(row, u, [&](int64_t j, double s, int64_t rank) {
-            const int64_t y = row.classes[j];
-            const bool in_rank = !thresholds.rank_limit || rank <= thresholds.rank_limit[y];
-            members[size] = static_cast<int32_t>(j);
-            size += (s <= threshold_of(thresholds, y, draw)) & in_rank;
-        });
-        // Without ranks the members come by class; with ranks they are in order already.
-        if (!score.needs_order && !thresholds.rank_limit) {
-            order.put_first(row.values, members.data(), size);
-        }
-        const auto top = static_cast<int32_t>(row.top());
-        if (keep_top && (size == 0 || members[0] != top)) {
-            for (int64_t j = size; j > 0; --j) members[j] = members[j - 1];
-            members[0] = top;
-            ++size;
-        }
-        return size;
-    };
+                               const Thresholds& thresholds, bool keep_top, Add add, End end) {
+    double largest = -infinity;
+    for (int64_t y = 0; y < rows.n_classes; ++y) {
+        if (thresholds.upper[y] > largest) largest = thresholds.upper[y];
+        if (thresholds.lower && thresholds.lower[y] > largest) largest = thresholds.lower[y];
+    }
     return each_listed_row(rows, draws, [&](int64_t i, const auto& row, double u, double draw) {
-        Scan scan;
-        if (!row.scan(-1, rows.tolerance, scan)) return false;
-        int64_t size = 0;
-        if constexpr (std::is_same_v<std::decay_t<decltype(*row.values)>, float>) {
-            size = list(row, u, draw, floats, float_order);
-        } else {
-            size = list(row, u, draw, doubles, double_order);
-        }
-        use(i, row, members.data(), size);
-        return true;
+        bool is_empty = true;
+        each_listed_score(row, score, u, largest, [&](int64_t rank, double s) {
+            const int64_t y = row.class_at(rank);
+            const bool in_rank = !thresholds.rank_limit || rank < thresholds.rank_limit[y];
+            const bool is_in = (s <= threshold_of(thresholds, y, draw)) & in_rank;
+            add(i, rank, y, is_in | (keep_top & (rank == 0)));
+            is_empty = false;
+        });
+        if (is_empty && keep_top) add(i, 0, row.class_at(0), true);  // above every threshold
+        end(i, row);
     });
 }
 
 inline int64_t listed_sets(const ListedRows& rows, const Score& score, const Draws& draws,
                            const Thresholds& thresholds, bool keep_top, int64_t* sizes,
                            ClassList& members) {
-    Buffer<int32_t> classes(1);
-    int64_t n_classes = 0;
+    Buffer<int32_t> classes(rows.n_rows);
+    int64_t n_classes = 0, n_before = 0;
     const int64_t bad = each_listed_set(
         rows, score, draws, thresholds, keep_top,
-        [&](int64_t i, const auto& row, const int32_t* places, int64_t size) {
-            classes.reserve(n_classes + size);
-            for (int64_t j = 0; j < size; ++j) classes[n_classes++] = row.classes[places[j]];
-            sizes[i] = size;
+        [&](int64_t, int64_t, int64_t y, bool is_in) {
+            classes.reserve(n_classes + 1);
+            classes[n_classes] = static_cast<int32_t>(y);
+            n_classes += is_in;
+        },
+        [&](int64_t i, const auto&) {
+            sizes[i] = n_classes - n_before;
+            n_before = n_classes;
         });
     if (bad != all_good) return bad;
     members.size = n_classes;
@@ -304,19 +366,23 @@ inline int64_t listed_sets(const ListedRows& rows, const Score& score, const Dra
 inline int64_t listed_coverage(const ListedRows& rows, const Score& score, const Draws& draws,
                                const int64_t* labels, const Thresholds& thresholds, bool keep_top,
                                const SetCoverage& result) {
+    int64_t size = 0;
+    bool is_covered = false, has_top = false;
     return each_listed_set(
         rows, score, draws, thresholds, keep_top,
-        [&](int64_t i, const auto& row, const int32_t* places, int64_t size) {
-            bool is_covered = false;
-            for (int64_t j = 0; j < size; ++j) {
-                is_covered |= row.classes[places[j]] == labels[i];
-                ++result.appearances[row.classes[places[j]]];
-            }
-            const int64_t top = row.top();
+        [&](int64_t i, int64_t rank, int64_t y, bool is_in) {
+            size += is_in;
+            is_covered |= is_in & (y == labels[i]);
+            has_top |= is_in & (rank == 0);
+            result.appearances[y] += is_in;
+        },
+        [&](int64_t i, const auto& row) {
             result.sizes[i] = size;
             result.is_covered[i] = is_covered;
-            result.top_classes[i] = row.classes[top];
-            result.is_accepted[i] = size == 1 && places[0] == top;
+            result.top_classes[i] = row.class_at(0);
+            result.is_accepted[i] = size == 1 && has_top;
+            size = 0;
+            is_covered = has_top = false;
         });
 }
 

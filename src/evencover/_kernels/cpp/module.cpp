@@ -286,13 +286,6 @@ class Scorer {
     }
 
     // The same for rows of which only some classes are listed.
-    nb::object listed_keys(const ListedArrays& arrays, uint64_t first) const {
-        const ListedRows rows = listed(arrays);
-        const Output<uint64_t> keys("u8", rows.n_rows);
-        without_gil([&] { kernels_.listed_keys(rows, first, keys.data); });
-        return keys.array;
-    }
-
     nb::object listed_label_scores(const ListedArrays& arrays, const Ids& ids, uint64_t first,
                                    const Vector<int64_t>& labels) const {
         const ListedRows rows = listed(arrays);
@@ -356,10 +349,11 @@ class Scorer {
         const int64_t n_rows = length(arrays.starts) - 1, size = length(arrays.values);
         expect_offsets(arrays.starts, n_rows, size);
         expect_length(arrays.classes, size);
-        for (int64_t i = 0; i < size; ++i) {
-            const int32_t y = arrays.classes.data()[i];
-            expect(y >= 0 && y < arrays.n_classes, "class indices must exist");
+        uint32_t largest = 0;  // as unsigned integers, negative ones are large
+        for (const int32_t* y = arrays.classes.data(); y < arrays.classes.data() + size; ++y) {
+            largest = std::max(largest, static_cast<uint32_t>(*y));
         }
+        expect(size == 0 || largest < arrays.n_classes, "class indices must exist");
         const Element element = element_of(arrays.values.dtype());
         expect(element != Element::float16, "probabilities must be float32 or float64");
         return {arrays.starts.data(), arrays.classes.data(), arrays.values.data(), n_rows,
@@ -480,7 +474,6 @@ NB_MODULE(_native, m) {
         .def("set_sizes", &Scorer::set_sizes, "rows"_a, "ids"_a.none(), "first"_a, "table"_a)
         .def("p_values", &Scorer::p_values, "rows"_a, "ids"_a.none(), "first"_a, "scores"_a,
              "offsets"_a, "group_of_class"_a)
-        .def("listed_keys", &Scorer::listed_keys, "rows"_a, "first"_a)
         .def("listed_label_scores", &Scorer::listed_label_scores, "rows"_a, "ids"_a.none(),
              "first"_a, "labels"_a)
         .def("listed_scores", &Scorer::listed_scores, "rows"_a, "ids"_a.none(), "first"_a)

@@ -1,5 +1,5 @@
 """
-9. Critical classes
+3. Critical classes
 ===================
 
 A missed class can cost more than a longer list: a rare disease, a protected species, or a program

@@ -1,5 +1,5 @@
 """
-5. Long tails and groups
+6. Long tails and groups
 ========================
 
 In most applications a few classes have many examples and most have few. Overall coverage then

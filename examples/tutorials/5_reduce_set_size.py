@@ -1,5 +1,5 @@
 """
-4. Reduce set size
+5. Reduce set size
 ==================
 
 A set of 200 labels is valid but not useful. This tutorial covers five causes of large sets, how to

@@ -1,5 +1,5 @@
 """
-6. Calibrate with few labels
+7. Calibrate with few labels
 ============================
 
 This tutorial measures how coverage and set size depend on the number of calibration examples per

@@ -1,5 +1,5 @@
 """
-7. Monitor in production
+9. Monitor in production
 ========================
 
 Thresholds are fixed at calibration, but data change. This tutorial simulates eight weeks of

@@ -1,5 +1,5 @@
 """
-3. Choose alpha
+4. Choose alpha
 ===============
 
 ``alpha`` is the target miscoverage: the fraction of examples whose set may miss the true label.
