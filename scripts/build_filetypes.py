@@ -4,7 +4,7 @@ Download the packages of ``filetypes_packages.csv`` (PyPI, npm, Debian) into a c
 check their digests. Label each file by its extension, as the table of the model Magika
 maps extensions to types. Leave out files whose first bytes contradict the extension. Choose files
 by the digest of their content, run the model, and store its outputs, the labels and the names of
-the files, but no content. No rule depends on what the model says about a file.
+the files, but no content. No rule depends on what the model predicts for a file.
 
 Requires numpy, evencover and ``pip install magika==1.0.3 onnxruntime==1.31.1``. The same versions
 on the same kind of processor give the same file.

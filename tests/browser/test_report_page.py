@@ -101,9 +101,7 @@ def names_in_table(page):
     return page.locator("#classes tbody .name").all_inner_texts()
 
 
-def test_the_top_answers_the_question(visit, languages):
-    path, report = languages
-    page = visit(path)
+def the_top_answers_the_question(page, report):
     below = np.flatnonzero(report.likely_below)
     assert f"{len(below)} of 505 classes " in page.inner_text("h1")
     assert "5% false discovery rate" in page.inner_text(".answers")
@@ -121,6 +119,130 @@ def test_the_top_answers_the_question(visit, languages):
         figure = page.locator(f"#chart-{chart}")
         figure.locator("svg").wait_for()
         assert len(figure.get_attribute("aria-label")) > 40
+
+
+def the_first_screen_holds_the_answers(page, report):
+    for part in ("average", "size", "gap", "classes", "worst", "fix"):
+        box = page.locator(f"#h-{part}").bounding_box()
+        assert box["y"] < 640
+    figures = [
+        page.locator(f"section[aria-labelledby=h-{part}] .figure").bounding_box()["y"]
+        for part in ("average", "size", "gap", "classes")
+    ]
+    assert len(set(figures)) == 1
+
+
+def search_ignores_case_and_accents(page, report):
+    page.fill("#query", "PORTUGUES")
+    assert names_in_table(page)
+    assert all("Portugues" in name for name in names_in_table(page))
+    assert page.inner_text("#hits").startswith(f"{len(names_in_table(page))} of 505 classes")
+    page.fill("#query", "guarani")
+    assert any("Guaraní" in name for name in names_in_table(page))
+    page.fill("#query", "no such language")
+    assert "No class matches" in page.inner_text("#classes tbody")
+    page.click("text=Clear")
+    page.locator("#classes tbody tr >> nth=49").wait_for()
+    assert page.inner_text("#hits").startswith("505 classes")
+
+
+def columns_sort_both_ways(page, report):
+
+    def column():
+        cells = page.locator("#classes tbody tr td:nth-child(4)").all_inner_texts()
+        return [int(cell) for cell in cells]
+
+    heading = page.locator("th[data-key=rows]")
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert column() == sorted(column())
+    least = column()[0]
+    page.keyboard.press("Enter")  # the heading keeps the focus
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert column() == sorted(column(), reverse=True)
+    assert column()[0] > least
+    page.click("text=Next")
+    assert "51 to 100" in page.inner_text("#pages")
+
+
+def filters_count(page, report):
+    page.check("#below")
+    n_below = report.likely_below.sum()
+    assert page.locator("#classes tbody tr.below").count() == min(50, n_below)
+    assert page.inner_text("#hits") == f"{n_below} of 505 classes, {n_below} likely below 90%"
+    page.uncheck("#below")
+    page.select_option("#cluster", "1")
+    n_members = (report.cluster_of_class == 1).sum()
+    assert page.inner_text("#hits").startswith(f"{n_members} of 505")
+    page.select_option("#cluster", "")
+    page.fill("#least", "18")
+    page.fill("#most", "20")
+    counts = report.calibration_counts
+    n_between = ((counts >= 18) & (counts <= 20)).sum()
+    assert page.inner_text("#hits").startswith(f"{n_between} of 505")
+
+
+def a_click_shows_the_class(page, report):
+    page.fill("#query", "Basque")
+    page.click("#classes tbody tr >> nth=0")
+    index = report.class_names.index(page.inner_text("#detail h3"))
+    view, text = report.class_view(index), page.inner_text("#detail")
+    assert f"of {view.test_rows} test examples covered" in text
+    assert f"of cluster {view.cluster}" in text or "too few to join" in text
+    assert page.locator("#classes tr[aria-current=true]").count() == 1
+    assert page.locator("#detail .examples li").count() > 0
+    assert page.locator("#detail .chip.truth, #detail .chip.absent").count() > 0
+    other = page.locator("#detail .confusions button").first
+    name = other.inner_text()
+    other.click()
+    assert page.inner_text("#detail h3") == name
+
+
+def the_keyboard_is_enough(page, report):
+    page.focus("#query")
+    page.keyboard.type("chinese")
+    page.focus("#classes tbody .name >> nth=0")
+    page.keyboard.press("ArrowDown")
+    second = names_in_table(page)[1]
+    assert page.evaluate("document.activeElement.textContent") == second
+    page.keyboard.press("Enter")
+    assert page.inner_text("#detail h3") == second
+    assert page.evaluate("document.activeElement.id") == "detail"
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.textContent") == second
+
+
+def a_chart_names_and_selects_classes(page, report):
+    page.locator("#chart-coverage").scroll_into_view_if_needed()
+    box = page.locator("#chart-coverage").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_selector("#tip:not([hidden])")
+    name = page.inner_text("#tip b")
+    assert name in report.class_names
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert page.inner_text("#detail h3") == name
+
+
+STEPS = [
+    the_top_answers_the_question,
+    the_first_screen_holds_the_answers,
+    columns_sort_both_ways,
+    search_ignores_case_and_accents,
+    filters_count,
+    a_click_shows_the_class,
+    the_keyboard_is_enough,
+    a_chart_names_and_selects_classes,
+]
+
+
+def test_a_reader_finds_sorts_and_opens_classes(visit, languages):
+    """One page for all steps, because it takes longer to open than to use."""
+    path, report = languages
+    page = visit(path)
+    for step in STEPS:
+        step(page, report)
+        for field in ("#query", "#least", "#most"):
+            page.fill(field, "")
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +268,7 @@ def by_class(folder, quietly):
     return path, report, critical
 
 
-def test_every_class_is_judged_and_drawn_against_its_own_target(visit, by_class):
+def test_every_class_has_its_own_target_and_cuts_and_floors_their_numbers(visit, by_class):
     path, report, critical = by_class
     page = visit(path)
     below = int(report.likely_below.sum())
@@ -167,11 +289,6 @@ def test_every_class_is_judged_and_drawn_against_its_own_target(visit, by_class)
     assert len(ticks) == 2
     marks = page.locator("#chart-coverage svg g.mark-rect path").count()
     assert marks >= report.n_classes_evaluated  # one tick for each class
-
-
-def test_the_cut_the_floor_and_unknown_labels_have_their_numbers(visit, by_class):
-    path, report, _ = by_class
-    page = visit(path)
     assert "25 labels are not among the classes" in page.inner_text(".answers")
     assert report.n_unknown == 25
     cut = page.inner_text("#top")
@@ -190,116 +307,13 @@ def test_the_cut_the_floor_and_unknown_labels_have_their_numbers(visit, by_class
     assert cells[heads.index("Top 5")] == f"{100 * share:.0f}%"
 
 
-@pytest.mark.parametrize(
-    "width", [*(pytest.param(width, marks=pytest.mark.deep) for width in (1400, 1300, 400)), 1200]
-)
-def test_no_table_is_cut_off(visit, languages, by_class, width):
-    for path in (languages[0], by_class[0]):
-        page = visit(path, width=width)
+def test_no_table_is_cut_off(visit, by_class):
+    page = visit(by_class[0])
+    for width in (1400, 1300, 1200, 400):
+        page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         box = page.locator(".scroll")
-        assert box.evaluate("each => each.scrollWidth - each.clientWidth") <= 0
-
-
-def test_search_finds_by_any_part_of_a_name_without_accents(visit, languages):
-    page = visit(languages[0])
-    page.fill("#query", "PORTUGUES")
-    assert names_in_table(page)
-    assert all("Portugues" in name for name in names_in_table(page))
-    assert page.inner_text("#hits").startswith(f"{len(names_in_table(page))} of 505 classes")
-    page.fill("#query", "guarani")
-    assert any("Guaraní" in name for name in names_in_table(page))
-    page.fill("#query", "no such language")
-    assert "No class matches" in page.inner_text("#classes tbody")
-    page.click("text=Clear")
-    page.locator("#classes tbody tr >> nth=49").wait_for()
-    assert page.inner_text("#hits").startswith("505 classes")
-
-
-def test_columns_sort_both_ways_and_say_so(visit, languages):
-    page = visit(languages[0])
-
-    def column():
-        cells = page.locator("#classes tbody tr td:nth-child(4)").all_inner_texts()
-        return [int(cell) for cell in cells]
-
-    heading = page.locator("th[data-key=rows]")
-    heading.locator("button").click()
-    assert heading.get_attribute("aria-sort") == "ascending"
-    assert column() == sorted(column())
-    least = column()[0]
-    page.keyboard.press("Enter")  # the heading keeps the focus
-    assert heading.get_attribute("aria-sort") == "descending"
-    assert column() == sorted(column(), reverse=True)
-    assert column()[0] > least
-    page.click("text=Next")
-    assert "51 to 100" in page.inner_text("#pages")
-
-
-@pytest.mark.deep
-def test_filters_by_cluster_count_and_undercoverage(visit, languages):
-    path, report = languages
-    page = visit(path)
-    page.check("#below")
-    n_below = report.likely_below.sum()
-    assert page.locator("#classes tbody tr.below").count() == min(50, n_below)
-    assert page.inner_text("#hits") == f"{n_below} of 505 classes, {n_below} likely below 90%"
-    page.uncheck("#below")
-    page.select_option("#cluster", "1")
-    n_members = (report.cluster_of_class == 1).sum()
-    assert page.inner_text("#hits").startswith(f"{n_members} of 505")
-    page.select_option("#cluster", "")
-    page.fill("#least", "18")
-    page.fill("#most", "20")
-    counts = report.calibration_counts
-    n_between = ((counts >= 18) & (counts <= 20)).sum()
-    assert page.inner_text("#hits").startswith(f"{n_between} of 505")
-
-
-def test_a_click_shows_the_class(visit, languages):
-    path, report = languages
-    page = visit(path)
-    page.fill("#query", "Basque")
-    page.click("#classes tbody tr >> nth=0")
-    index = report.class_names.index(page.inner_text("#detail h3"))
-    view, text = report.class_view(index), page.inner_text("#detail")
-    assert f"of {view.test_rows} test examples covered" in text
-    assert f"of cluster {view.cluster}" in text or "too few to join" in text
-    assert page.locator("#classes tr[aria-current=true]").count() == 1
-    assert page.locator("#detail .examples li").count() > 0
-    assert page.locator("#detail .chip.truth, #detail .chip.absent").count() > 0
-    other = page.locator("#detail .confusions button").first
-    name = other.inner_text()
-    other.click()
-    assert page.inner_text("#detail h3") == name
-
-
-@pytest.mark.deep
-def test_pointing_at_a_chart_names_the_class_and_clicking_selects_it(visit, languages):
-    page = visit(languages[0])
-    page.locator("#chart-coverage").scroll_into_view_if_needed()
-    box = page.locator("#chart-coverage").bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.wait_for_selector("#tip:not([hidden])")
-    name = page.inner_text("#tip b")
-    assert name in languages[1].class_names
-    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    assert page.inner_text("#detail h3") == name
-
-
-def test_the_keyboard_is_enough(visit, languages):
-    page = visit(languages[0])
-    page.focus("#query")
-    page.keyboard.type("chinese")
-    page.focus("#classes tbody .name >> nth=0")
-    page.keyboard.press("ArrowDown")
-    second = names_in_table(page)[1]
-    assert page.evaluate("document.activeElement.textContent") == second
-    page.keyboard.press("Enter")
-    assert page.inner_text("#detail h3") == second
-    assert page.evaluate("document.activeElement.id") == "detail"
-    page.keyboard.press("Escape")
-    assert page.evaluate("document.activeElement.textContent") == second
+        assert box.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
 
 
 @pytest.mark.deep
@@ -340,11 +354,6 @@ def test_paper_has_the_verdict_and_the_first_rows(visit, languages):
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("#classes tbody tr").count() == 50
     assert page.get_attribute("html", "data-theme") == "dark"
-
-
-@pytest.mark.deep
-def test_on_paper_heads_repeat_and_headings_stay_with_their_tables(visit, languages):
-    page = visit(languages[0])
     heads = page.locator("#classes th").all_inner_texts()
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -357,18 +366,6 @@ def test_on_paper_heads_repeat_and_headings_stay_with_their_tables(visit, langua
         assert page.evaluate(f"({styles})('{above}').breakAfter") == "avoid"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("#classes th button").count() == len(heads)
-
-
-def test_the_first_screen_holds_the_answers(visit, languages):
-    page = visit(languages[0])  # 1280 x 900
-    for part in ("average", "size", "gap", "classes", "worst", "fix"):
-        box = page.locator(f"#h-{part}").bounding_box()
-        assert box["y"] < 640
-    figures = [
-        page.locator(f"section[aria-labelledby=h-{part}] .figure").bounding_box()["y"]
-        for part in ("average", "size", "gap", "classes")
-    ]
-    assert len(set(figures)) == 1
 
 
 def test_names_stay_text_wherever_they_are_shown(visit, strange):

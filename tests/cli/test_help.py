@@ -57,9 +57,7 @@ def test_methods_and_scores_are_listed_one_per_line(run, monkeypatch, command):
         assert {**PREDICTORS, **SCORES}[name].summary in line
 
 
-@pytest.mark.parametrize(
-    "command", ["calibrate", "evaluate", "info", "compare", "monitor", "update"]
-)
+@pytest.mark.parametrize("command", ["calibrate", "monitor"])
 def test_input_options_are_in_a_group_of_their_own(run, command):
     text = succeeded(run(command, "--help")).out
     assert f"evencover {command}" in text

@@ -15,7 +15,13 @@ pq = pytest.importorskip("pyarrow.parquet")
 EVERY = 10
 
 
-@pytest.fixture(params=["npz", "csv", "parquet", "labels apart"])
+@pytest.fixture(
+    params=[
+        "npz",
+        "labels apart",
+        *(pytest.param(f, marks=pytest.mark.deep) for f in ("csv", "parquet")),
+    ]
+)
 def files(folder, data, request):
     """Write calibration and test rows with labels by name, a tenth of them unknown."""
     parts = {"cal": slice(300), "new": slice(300, None)}

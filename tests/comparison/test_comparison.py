@@ -56,7 +56,7 @@ def naive_reports(data, make, score, alpha, n_splits, size):
         (sizes, variant)
         for sizes in ([0.5], [10, 25, 0.7])
         for variant in ({}, {"exact": True}, {"keep_top": True})
-        if IS_DEEP or not (len(sizes) > 1 and variant)
+        if IS_DEEP or (len(sizes) > 1) == (not variant)
     ],
     ids=str,
 )

@@ -104,7 +104,7 @@ def test_size_quantiles_are_sizes_that_a_share_of_rows_does_not_exceed(sizes):
     assert report.avg_size == pytest.approx(sum(sizes) / len(sizes))
 
 
-@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), min_size=1, max_size=20))
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), min_size=1, max_size=6))
 def test_intervals_are_clopper_pearson(pairs):
     hits, trials = [a for a, _ in pairs], [a + b for a, b in pairs]
     for limits, k, n in zip(clopper_pearson(hits, trials), hits, trials, strict=True):
