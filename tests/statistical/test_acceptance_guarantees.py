@@ -69,7 +69,7 @@ def untested(request, monkeypatch):
 def test_the_accuracy_is_reached_with_the_stated_confidence(n_classes, accuracy, confused):
     """Failures: at most 10% plus noise. False alarms: 0.1% each."""
     law, rng, failures, shares = Law(n_classes, confused=confused), np.random.default_rng(1), 0, []
-    n_rows, repetitions = 1500, size(short=30, deep=1000)
+    n_rows, repetitions = 1500, size(short=15, deep=1000)
     for repetition in range(repetitions):
         found = law.draw(n_rows, rng)
         ids = np.arange(n_rows, dtype=np.uint64)
@@ -83,18 +83,19 @@ def test_the_accuracy_is_reached_with_the_stated_confidence(n_classes, accuracy,
 
 def test_the_test_of_the_second_half_is_needed(untested):
     law, rng, failures, n_rows = Law(60, confused=True), np.random.default_rng(2), 0, 300
-    for repetition in range(60):
+    repetitions = size(short=60, deep=100)
+    for repetition in range(repetitions):
         found, ids = law.draw(n_rows, rng), np.arange(n_rows, dtype=np.uint64)
         rule = fit_acceptance(found, 60, ids, accuracy=0.95, random_state=repetition)
         accepted, right = law.accuracies(rule)
         failures += right.sum() < 0.95 * accepted.sum()
-    assert (failures > binom(60, 0.1).ppf(0.999)) == untested
+    assert (failures > binom(repetitions, 0.1).ppf(0.999)) == untested
 
 
 def test_a_class_that_passes_is_guaranteed():
     """Of the classes that pass, at most 10% fall short. False alarms: 0.1%."""
     law, rng, passed, failures = Law(5, confused=True), np.random.default_rng(3), 0, 0
-    for repetition in range(size(short=30, deep=1000)):
+    for repetition in range(size(short=15, deep=1000)):
         found, ids = law.draw(4000, rng), np.arange(4000, dtype=np.uint64)
         rule = fit_acceptance(found, 5, ids, accuracy=0.9, random_state=repetition)
         accepted, right = law.accuracies(rule)

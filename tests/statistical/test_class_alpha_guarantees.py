@@ -64,8 +64,8 @@ def means_over_calibrations(method, n, ties=False, **parameters):
         weights = [FREQUENCY * (level == ALPHA) for level in LEVELS]
         levels.append([found @ weight / weight.sum() for weight in weights])
     return [
-        (np.mean(each, axis=0), np.std(each, axis=0, ddof=1) / np.sqrt(n))
-        for each in (classes, levels)
+        (np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(n))
+        for found in (classes, levels)
     ]
 
 
@@ -74,7 +74,7 @@ def holds(mean, error, guarantee):
 
 
 def test_classwise_covers_each_class_at_its_own_level(broken):
-    found, _ = means_over_calibrations("classwise", size(short=400, deep=2000), alpha=ALPHA)
+    found, _ = means_over_calibrations("classwise", size(short=120, deep=2000), alpha=ALPHA)
     assert holds(*found, 1 - ALPHA) != broken
 
 
@@ -82,7 +82,7 @@ def test_classwise_covers_each_class_at_its_own_level(broken):
     ("method", "more"), [("standard", {}), ("pooled", {"split": "holdout"})], ids=str
 )
 def test_classes_of_one_level_are_covered_at_that_level(broken, method, more):
-    _, found = means_over_calibrations(method, size(short=150, deep=2000), alpha=ALPHA, **more)
+    _, found = means_over_calibrations(method, size(short=40, deep=2000), alpha=ALPHA, **more)
     assert holds(*found, 1 - LEVELS) != broken
 
 
@@ -90,13 +90,13 @@ def test_classes_of_one_level_are_covered_at_that_level(broken, method, more):
     ("method", "more"), [("standard", {}), ("pooled", {"split": "holdout"})], ids=str
 )
 def test_exact_coverage_equals_each_level(method, more):
-    n = size(short=100, deep=2000)
+    n = size(short=40, deep=2000)
     _, (mean, error) = means_over_calibrations(method, n, alpha=ALPHA, exact=True, **more)
     assert (np.abs(mean - (1 - LEVELS)) < SIGMAS * error).all()
 
 
 def test_pooled_is_near_each_level():
-    _, (mean, _) = means_over_calibrations("pooled", size(short=100, deep=2000), alpha=ALPHA)
+    _, (mean, _) = means_over_calibrations("pooled", size(short=40, deep=2000), alpha=ALPHA)
     assert np.abs(mean - (1 - LEVELS)).max() < 0.006
 
 
@@ -104,7 +104,7 @@ def test_clustered_covers_equal_classes_at_their_own_levels(monkeypatch):
     """Proposition 3 with distance 0: where all scores have one law, each class has its level."""
     monkeypatch.setitem(globals(), "SHAPE", np.ones(N_CLASSES))
     found, _ = means_over_calibrations(
-        "clustered", size(short=200, deep=1000), alpha=ALPHA, n_clusters=2, gamma=0.5
+        "clustered", size(short=50, deep=1000), alpha=ALPHA, n_clusters=2, gamma=0.5
     )
     assert holds(*found, 1 - ALPHA)
     assert (found[0] < 1 - ALPHA + 0.01).all()
@@ -123,7 +123,7 @@ METHODS = [
 @pytest.mark.parametrize("method", METHODS)
 def test_the_floor_holds_for_every_class(method, ties):
     """At alpha = 0.4 the methods themselves cover less than the floor."""
-    n = size(short=150, deep=2000)
+    n = size(short=40, deep=2000)
     given = {"floor": 0.8, "alpha": 0.4}
     found, _ = means_over_calibrations(method, n, ties, **given)
     assert holds(*found, 0.8)
@@ -135,7 +135,7 @@ def test_the_floor_holds_for_every_class(method, ties):
 def test_the_floor_holds_with_exact_thresholds_that_tie():
     found, _ = means_over_calibrations(
         "pooled",
-        size(short=150, deep=2000),
+        size(short=40, deep=2000),
         True,
         alpha=0.4,
         floor=0.8,
@@ -147,7 +147,7 @@ def test_the_floor_holds_with_exact_thresholds_that_tie():
 def test_the_floor_of_rc3p_holds_for_scores_and_ranks():
     """Labels are drawn from rows, and sets are looked at: RC3P limits scores and ranks."""
     rng, hits, guaranteed = np.random.default_rng(2), [], []
-    for repetition in range(size(short=150, deep=2000)):
+    for repetition in range(size(short=40, deep=2000)):
         p = rng.dirichlet(np.geomspace(1, 0.2, 5), 300)
         labels = (p.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1).clip(max=4)
         predictor = predictor_class("rc3p")(alpha=0.5, floor=0.8, random_state=repetition)
@@ -166,7 +166,7 @@ def test_the_floor_of_rc3p_holds_for_scores_and_ranks():
 )
 def test_the_floor_holds_with_every_score(score):
     rng, hits, guaranteed = np.random.default_rng(4), [], []
-    for repetition in range(size(short=60, deep=2000)):
+    for repetition in range(size(short=25, deep=2000)):
         p = rng.dirichlet(np.geomspace(1, 0.1, 6), 1200)
         labels = (p.cumsum(axis=1) < rng.random((1200, 1))).sum(axis=1).clip(max=5)
         predictor = predictor_class("pooled")(

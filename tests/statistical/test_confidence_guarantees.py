@@ -21,7 +21,7 @@ from evencover import (
 )
 from evencover.quantiles import conformal_ranks
 
-N = size(short=300, deep=2000)  # simulated calibrations
+N = size(short=150, deep=2000)  # simulated calibrations
 ERRORS = size(short=3, deep=2)  # how many standard errors a share may be off
 # The rows of each class; the chance of falling short is well below a tenth for all of them.
 COUNTS = np.array([30, 47, 100])
@@ -53,7 +53,7 @@ def test_standard_falls_short_as_rarely_as_was_asked_for(n, alpha, confidence):
     )
     agrees(coverage < 1 - alpha, chance_below(n, alpha, confidence), confidence)
     usual = StandardPredictor(alpha=alpha)  # the check would see a rank on average
-    short = [usual.fit_scores(rng.random(n), labels, 2).thresholds_[0] for _ in range(200)]
+    short = [usual.fit_scores(rng.random(n), labels, 2).thresholds_[0] for _ in range(100)]
     assert np.mean(np.array(short) < 1 - alpha) > 2 * (1 - confidence)
 
 
@@ -80,7 +80,7 @@ def test_each_cluster_falls_short_as_rarely_as_was_asked_for():
     rng = np.random.default_rng(22)
     shape = np.array([0.4, 0.5, 0.6, 0.45, 6.0, 7.0, 8.0, 6.5])
     is_below, exact = [], []
-    for repetition in range(size(short=60, deep=2000)):
+    for repetition in range(size(short=40, deep=2000)):
         labels = rng.integers(0, 8, 480)
         scores = rng.random(480) ** (1 / shape[labels])
         fitted = ClusteredPredictor(

@@ -92,7 +92,7 @@ def test_fuzzy_keeps_marginal_coverage(bandwidth, exact):
     rng = np.random.default_rng(3)
     chance = COUNTS / COUNTS.sum()
     covered = []
-    for repetition in range(size(short=600, deep=6000)):
+    for repetition in range(size(short=120, deep=6000)):
         labels = rng.choice(6, 90, p=chance)
         scores = rng.random(90) ** (1 / SHAPE[labels])
         fitted = FuzzyPredictor(bandwidth=bandwidth, exact=exact, random_state=repetition)
@@ -133,7 +133,7 @@ def test_rc3p_covers_classes_with_many_rows_and_falls_short_with_few():
     for n in (10, 400):
         labels = np.repeat(np.arange(6), n)
         covered = []
-        for _ in range(size(short=300, deep=3000)):
+        for _ in range(size(short=80, deep=3000)):
             scores, errors = rng.random(6 * n), rng.random(6 * n)
             ranks = np.ceil(6 * errors**4).astype(int).clip(1)  # not a function of the score
             fitted = RC3PPredictor().fit_scores(scores, labels, 6, ranks=ranks)

@@ -7,7 +7,7 @@ estimated: only calibrations are repeated.
 import numpy as np
 import oracle
 import pytest
-from depth import size
+from depth import IS_DEEP, size
 from scipy.stats import binom, norm
 
 from evencover import (
@@ -20,7 +20,7 @@ from evencover import (
 
 K = 60
 MEANS = norm.ppf((np.arange(K) + 0.5) / K)
-REPETITIONS = size(short=60, deep=400)
+REPETITIONS = size(short=25, deep=400)
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
@@ -62,7 +62,7 @@ def test_holdout_keeps_the_marginal_guarantee():
     """By exchangeability the mean coverage lies between 0.9 and 0.9 + 1/61."""
     coverage = [
         continuous(PooledPredictor(split="holdout", strength=20, random_state=seed), 5, 1000 + seed)
-        for seed in range(size(short=100, deep=4000))
+        for seed in range(size(short=40, deep=4000))
     ]
     mean, error = mean_and_error(coverage)
     assert 0.9 - 4 * error < mean < 0.9 + 1 / 61 + 4 * error
@@ -169,7 +169,7 @@ OTHERS = 24  # classes with 15 examples each
 LEVELS = np.array([0.05, 0.1, 0.3])
 ALPHAS = {"one alpha": 0.1, "several": LEVELS[np.arange(len(COUNTS) + OTHERS) % 3]}
 SEVERAL = LEVELS[np.arange(1 + OTHERS) % 3]  # 0.05 for the hardest class
-CALIBRATIONS = size(short=25, deep=4000)
+CALIBRATIONS = size(short=15, deep=4000)
 
 
 def normal_scores(rng, labels, n_classes):
@@ -228,7 +228,7 @@ def test_every_class_is_covered_by_its_guarantee(simulate, split, alpha, exact):
 
 @pytest.mark.parametrize("alpha", [0.1, 0.3, SEVERAL], ids=["0.1", "0.3", "several"])
 @pytest.mark.parametrize("split", ["crossfit", "holdout"])
-@pytest.mark.parametrize("n", COUNTS)
+@pytest.mark.parametrize("n", COUNTS if IS_DEEP else [2, 10, 50])
 def test_a_class_far_harder_than_all_others_is_covered_by_its_guarantee(n, split, alpha):
     """The prior is as wrong and as strong as can be; with one alpha it fails without the guard."""
     options = {"split": split, "strength": 200, "shared": 1}
@@ -263,7 +263,7 @@ def test_exact_coverage_is_exact_with_ties(method, n_values):
 def test_no_class_is_favored_by_the_seed():
     """With the same seed for all calibrations, every class is covered exactly, not only all."""
     coverage = []
-    for seed in range(size(short=400, deep=4000)):
+    for seed in range(size(short=150, deep=4000)):
         labels = np.repeat(np.arange(K), 12)
         scores = np.random.default_rng(seed).binomial(3, 0.3, len(labels))
         fitted = ClasswisePredictor(exact=True, random_state=0).fit_scores(scores, labels, K)

@@ -12,7 +12,7 @@ from evencover.data import load_languages
 from evencover.randomness import RandomStream, uniforms
 
 ALPHA, N_CALIBRATION, N_TEST = 0.1, 2000, 300
-N_SEEDS = size(short=3, deep=20)
+N_SEEDS = size(short=2, deep=20)
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
@@ -73,7 +73,7 @@ def test_repeated_ids_do_not_decide_by_score_who_is_held_out(n_ids):
     """
     rng = np.random.default_rng(n_ids)
     covered = []
-    for seed in range(size(short=30, deep=600)):
+    for seed in range(size(short=15, deep=600)):
         labels = rng.integers(0, 5, size=1000)
         scores = rng.normal(labels / 2)
         ids = rng.integers(0, n_ids, size=1000)
@@ -93,7 +93,7 @@ def test_exact_coverage_follows_its_beta_law_with_rows_in_the_same_order():
     whose ranks are Beta); compared in mean (3 standard errors) and law (false alarm 1 in 10,000).
     """
     rng = np.random.default_rng(5)
-    n_rows, n_calibrations = 40, size(short=400, deep=4000)
+    n_rows, n_calibrations = 40, size(short=200, deep=4000)
     covered, expected = [], []
     for seed in range(n_calibrations):
         labels = rng.integers(0, 3, size=2 * n_rows)
@@ -111,7 +111,7 @@ def test_exact_coverage_follows_its_beta_law_with_rows_in_the_same_order():
 @pytest.mark.parametrize("score", [APS(), RAPS(), SAPS()], ids=lambda score: score.name)
 def test_uniforms_of_rows_that_come_alone_are_uniform(score):
     """Each row in a call of its own; false alarm 1 in 10,000."""
-    n_rows = size(short=2000, deep=20_000)
+    n_rows = size(short=600, deep=20_000)
     rows = np.random.default_rng(0).dirichlet(np.ones(4), size=n_rows)
     alone = np.concatenate([score.matrix(row[None]) for row in rows])
     top = rows.max(axis=1)
