@@ -75,7 +75,13 @@ STEPS = {
     ),
     "filetypes": Step(
         "scripts/draw_filetypes.py",
-        ("evidence/filetypes.csv", "evidence/filetypes.md", *pictures("filetypes")),
+        (
+            "evidence/filetypes.csv",
+            "evidence/filetypes.md",
+            "evidence/filetypes_data.csv",
+            "evidence/filetypes_notes.md",
+            *pictures("filetypes"),
+        ),
     ),
     "acceptance": Step(
         "scripts/draw_acceptance.py", ("evidence/acceptance.csv", *pictures("accept"))
