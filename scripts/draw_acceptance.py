@@ -46,7 +46,10 @@ def draw(one_cutoff: Any, by_set: Any, by_target: Any, ink: str) -> Any:
     """Draw one panel with direct labels."""
     figure, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
     ax.plot(100 * SHARES, 100 * one_cutoff, color=ORANGE)
-    ax.annotate("one cutoff for all classes", (97, 93.3), color=ORANGE, ha="right", va="top")
+    start = 100 * SHARES[0], 100 * one_cutoff[0]
+    ax.annotate(
+        "one cutoff for all classes", start, (0, -22), color=ORANGE, textcoords="offset points"
+    )
     ax.plot(*(100 * by_target.T), "o", color=BLUE)
     for (share, accuracy), target in zip(100 * by_target, TARGETS, strict=True):
         ax.annotate(f"{target:.0%}", (share, accuracy), (6, 4), textcoords="offset points")

@@ -155,7 +155,9 @@ def draw(
         ("one threshold", before, standard, ORANGE),
         ("evencover", after, pooled, BLUE),
     ):
-        ax.scatter(x, y, color=color, zorder=3, label=f"{title}: {report.avg_size:.2f} labels")
+        ax.scatter(
+            x, y, color=color, zorder=3, label=f"{title}: {report.avg_size:.2f} labels per set"
+        )
     ax.axvline(90, color=ink, linestyle="--", linewidth=1)
     ax.set(yticks=y, yticklabels=names, xlim=(0, 101), xlabel="coverage, % (target: 90)")
     figure.legend(loc="outside upper center", ncols=2, frameon=False)

@@ -101,7 +101,7 @@ for limit in (1, 3, 10):
 # Cause 5: the model
 # ------------------
 # A better model has the largest effect on set size. The model of the bundled file types is right
-# for 93% of the files, so STANDARD needs one label per set. Smaller sets would be empty: by default
+# for 94% of the files, so STANDARD needs one label per set. Smaller sets would be empty: by default
 # every set contains the most probable class, but with ``keep_top=False``, the definition of the
 # literature, a threshold can exclude even that one.
 

@@ -93,7 +93,7 @@ def load_filetypes() -> LabeledFiles:
     >>> from evencover.data import load_filetypes
     >>> filetypes = load_filetypes()
     >>> filetypes.probabilities.shape
-    (10582, 214)
+    (10563, 214)
     >>> guesses = filetypes.probabilities.argmax(axis=1)
     >>> print(f"{(guesses == filetypes.labels).mean():.2f} of the files are named correctly")
     0.93 of the files are named correctly
