@@ -111,7 +111,7 @@ print(f"all types: wrong in {wrong.sum()}")
 # ``txt`` a larger alpha (:ref:`sphx_glr_tutorials_3_critical_classes.py`), and the sets shrink.
 #
 # A wrong label can do more. The data contain no file of type ``dmg``, a disk image. Suppose that
-# someone labels one makefile of the calibration set so, perhaps because it is called
+# one makefile of the calibration set gets this label, perhaps because it is called
 # ``Makefile.dmg``:
 
 row = list(ids).index("nibabel/doc/Makefile")

@@ -96,7 +96,7 @@ def load_filetypes() -> LabeledFiles:
     (10563, 214)
     >>> guesses = filetypes.probabilities.argmax(axis=1)
     >>> print(f"{(guesses == filetypes.labels).mean():.2f} of the files are named correctly")
-    0.93 of the files are named correctly
+    0.94 of the files are named correctly
     >>> print(filetypes.ids[0])
     react-native/scripts/cocoapods/codegen_utils.rb
     """
