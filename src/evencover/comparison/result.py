@@ -23,6 +23,7 @@ MOST_NAMES = 6  # of candidates that a line lists
 MOST_SHOWN = 4  # candidates in the short table
 MOST_COST = 2  # times the lowest cost; candidates beyond are no alternative
 MOST_CLASSES = 3  # that the recommendation names
+MOST_NOISE = 0.05  # standard error of a named class's coverage, if any class is that precise
 # Roots of means of squares, which are averaged over the splits before the root.
 SQUARES = {"true_gap": squared_gaps, "shortfall": squared_shortfalls}
 
@@ -340,17 +341,22 @@ class Comparison:
             return []
         is_below = np.sum([report.likely_below for report in other.reports], axis=0)
         classes = np.flatnonzero(2 * is_below > len(other.reports))
+        counts = np.maximum(np.sum([report.class_counts for report in other.reports], axis=0), 1)
         before, after = (
-            np.sum([report.class_covered for report in candidate.reports], axis=0)
-            / np.maximum(np.sum([report.class_counts for report in candidate.reports], axis=0), 1)
+            np.sum([report.class_covered for report in candidate.reports], axis=0) / counts
             for candidate in (other, best)
         )
-        worst = classes[np.argsort(before[classes], kind="stable")][:MOST_CLASSES]
+        # Splits repeat the same examples, so a mean is as noisy as one test on all of them.
+        n_examples = counts / self.n_splits * (1 + self.n_calibration / self.n_test)
+        variance = np.maximum(before * (1 - before), after * (1 - after)) / n_examples
+        precise = classes[variance[classes] < MOST_NOISE**2]
+        named = precise if len(precise) else classes
+        worst = named[np.argsort(before[named], kind="stable")][:MOST_CLASSES]
         changes = [
             f"{names[y]} {before[y]:.0%} -> {after[y]:.0%}".replace(" ", NO_BREAK) for y in worst
         ]
         more = f", and {len(classes) - len(worst)} more" if len(classes) > len(worst) else ""
-        return [f"Coverage of the worst classes: {', '.join(changes)}{more}."] if changes else []
+        return [f"Undercovered classes: {', '.join(changes)}{more}."] if changes else []
 
     # ---- ways to read it ---------------------------------------------------------------------
 
