@@ -84,8 +84,10 @@ def score_rows(values: Any, name: str = "probabilities") -> Any:
 
     Top-k rows stay as they are, and sparse matrices become such rows.
     """
-    if isinstance(values, TopK) or is_sparse(values):
-        return values if isinstance(values, TopK) else TopK.from_sparse(values)
+    if isinstance(values, TopK):
+        return values
+    if not isinstance(values, np.ndarray) and is_sparse(values):
+        return TopK.from_sparse(values)
     rows = to_numpy(values, f"'{name}'")
     matrix_shape(rows.shape, f"'{name}'")
     if rows.dtype in FLOAT_TYPES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isqrt
 from operator import itemgetter
@@ -93,16 +94,12 @@ class Fingerprint(NamedTuple):
     total: int = 0
     sample: Array = np.zeros((0, 2), dtype=np.uint64)
     rows: RowSample | None = None
+    limit: int = 2**64 - 1  #: the hash up to which the sample is complete
 
     @property
     def precision(self) -> float | None:
         """The precision of the numbers; None if they are too few."""
         return None if self.rows is None else precision_of(self.rows.numbers)
-
-    @property
-    def limit(self) -> int:
-        """The hash up to which the sample is complete."""
-        return int(self.sample[-1, 0]) if len(self.sample) == MOST_KEPT else 2**64 - 1
 
     def copies_of(self, hashes: Array, limit: int) -> tuple[int, int]:
         """Count these rows in another sample, and the rows that could be in it."""
@@ -125,6 +122,7 @@ def sum_of(start: int, labels: IntArray, n_classes: int) -> int:
     return int(hashes_of(start, labels, n_classes).sum(dtype=np.uint64))
 
 
+@dataclass
 class Sampler:
     """Fingerprint a stream of blocks, with a sample of the labeled rows.
 
@@ -134,15 +132,15 @@ class Sampler:
     more are copied than are kept.
     """
 
-    def __init__(self, n_rows: int | None = None) -> None:
-        self._n_rows = n_rows
-        self._parts: list[Fingerprint] = []
-        self._n_waiting, self._n_kept = 0, 0  # rows of both samples, not merged yet
-        self._largest_key = 2**64 - 1  # larger ones are not among the smallest
+    n_rows: int | None = None
+    _parts: list[Fingerprint] = field(default_factory=list)
+    _n_waiting: int = 0  # rows of both samples that are not merged yet
+    _n_kept: int = 0
+    _largest_key: int = 2**64 - 1  # larger ones are not among the smallest
 
     def fresh(self) -> Sampler:
         """Return a sampler for a partition of the same input."""
-        return Sampler(self._n_rows)
+        return Sampler(self.n_rows)
 
     def sampled(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Pass blocks on; add each when work on it may have begun."""
@@ -182,10 +180,10 @@ class Sampler:
 
     def _kept_rows(self, hashes: Array, rows: Any, labels: IntArray) -> RowSample:
         """Return the rows whose hashes may be among the smallest of all."""
-        size, largest = SampleSize.of(rows.shape[1], self._n_rows), self._largest_key
-        if self._n_rows is not None:
+        size, largest = SampleSize.of(rows.shape[1], self.n_rows), self._largest_key
+        if self.n_rows is not None:
             enough = size.n_rows + 4 * isqrt(size.n_rows)  # by four standard deviations
-            largest = min(largest, 2**64 * enough * size.stride // max(self._n_rows, 1))
+            largest = min(largest, 2**64 * enough * size.stride // max(self.n_rows, 1))
         chosen = np.flatnonzero(hashes <= np.uint64(largest))
         classes = labels[chosen]
         chosen = chosen[(classes % size.stride == 0) & (classes < rows.shape[1])]
@@ -202,12 +200,14 @@ class Sampler:
         """Merge the fingerprints of all blocks and partitions so far."""
         if not self._parts:
             return Fingerprint()
-        _, _, totals, samples, rows = zip(*self._parts, strict=True)
+        _, _, totals, samples, rows, _ = zip(*self._parts, strict=True)
         sample, random_samples = np.concatenate(samples), tuple(filter(None, rows))
+        sample = sample[np.lexsort(sample.T[::-1])[:MOST_KEPT]]
         return min(self._parts, key=itemgetter(0))._replace(
             total=sum(totals) % 2**64,
-            sample=sample[np.lexsort(sample.T[::-1])[:MOST_KEPT]],
+            sample=sample,
             rows=RowSample.join(random_samples) if random_samples else None,
+            limit=int(sample[-1, 0]) if len(sample) == MOST_KEPT else 2**64 - 1,
         )
 
 

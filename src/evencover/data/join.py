@@ -1,8 +1,9 @@
-"""Join labels, or other values, to rows by id or position."""
+"""Join labels to rows by id or position."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +14,10 @@ from evencover.data.frames import column_of, frame_columns, index_of
 from evencover.data.source import Matching, Source
 from evencover.errors import InputError, listed, warn_caller
 from evencover.randomness import row_ids
-from evencover.validation import list_of_labels
 
 
-class RowValues(NamedTuple):
-    """One value per row, stored apart from the rows."""
+class SeparateLabels(NamedTuple):
+    """Labels that are stored apart from the rows."""
 
     values: Any  #: (M,) in any order if they have ids
     ids: Array | None = None  #: (M,) their ids, or the index of a pandas object
@@ -27,7 +27,7 @@ class RowValues(NamedTuple):
     n_columns: int = 1  #: number of columns of their table
 
 
-def join_labels(source: Source, labels: RowValues, shared: Mapping[str, Array]) -> Source:
+def join_labels(source: Source, labels: SeparateLabels, shared: Mapping[str, Array]) -> Source:
     """Return the source with these labels, and warn of labels in doubt.
 
     `shared` are columns (N,) of the rows' table. If one of them identifies rows and labels, it
@@ -38,16 +38,27 @@ def join_labels(source: Source, labels: RowValues, shared: Mapping[str, Array]) 
     if key is not None:
         source = source.with_ids(shared[key])
         labels = labels._replace(ids=labels.others[key], is_index=False)
-    values, order, matching = match(source, labels, "labels")
-    matching = matching._replace(key=key)
-    row_name = labels.row_name
-    if order is not None and row_name is not None:
-        positions: IntArray = order
-        name_of_label = row_name
-        row_name = lambda row: name_of_label(int(positions[row]))  # noqa: E731
+    values, row_name = to_numpy(labels.values, "'labels'"), labels.row_name
+    ids = None if labels.ids is None else _ids_to_match(source, labels)
+    if ids is not None:
+        order = positions_by_id(ids, labels.ids)
+        matching = Matching(len(order), by_id=True, key=key, n_unused=len(values) - len(order))
+        values = values[order]
+        if row_name is not None:
+            row_name = partial(_name_of_label, row_name, order)
+    else:
+        has_ids, without = labels.ids is not None and not _counts(labels), ""
+        if has_ids != (source.ids is not None):
+            without = source.reader.name if has_ids else "the labels"
+        matching = Matching(values.size, without=without, has_columns=labels.n_columns > 1)
     if matching.is_doubtful:
         warn_caller(matching.sentence)
     return source.with_labels(values, row_name=row_name, matching=matching)
+
+
+def _name_of_label(row_name: Callable[[int], str], order: IntArray, row: int) -> str:
+    """Describe the label of a row by its place in the file of labels."""
+    return row_name(int(order[row]))
 
 
 def shared_key(rows: Mapping[str, Array], labels: Mapping[str, Array]) -> str | None:
@@ -93,7 +104,7 @@ def _distinct_keys(values: Array) -> Array | None:
 
 def labels_of_frame(
     frame: Any, labels_key: str | None, ids_key: str | None, shared: Collection[str]
-) -> RowValues:
+) -> SeparateLabels:
     """Read the labels of a frame, with ids from a column or a pandas index, and shared columns."""
     columns = frame_columns(frame)
     names = [column.name for column in columns]
@@ -107,7 +118,7 @@ def labels_of_frame(
             "with 'labels_key'."
         )
     id_values = index_of(frame) if ids is None else column_of(frame, names.index(ids))
-    return RowValues(
+    return SeparateLabels(
         column_of(frame, names.index(label)),
         id_values,
         is_index=ids is None,
@@ -116,31 +127,12 @@ def labels_of_frame(
     )
 
 
-def match(source: Source, column: RowValues, what: str) -> tuple[Any, IntArray | None, Matching]:
-    """Put the values of a column into the order of the rows.
-
-    Return the values, their positions in the column (None if matched by position), and how rows
-    were matched.
-    """
-    ids = None if column.ids is None else _ids_to_match(source, column)
-    n_values, has_columns = len(list_of_labels(column.values)), column.n_columns > 1
-    if ids is not None:
-        order = positions_by_id(ids, column.ids, what)
-        matching = Matching(what, len(order), by_id=True, n_unused=n_values - len(order))
-        return list_of_labels(column.values)[order], order, matching
-    has_ids = column.ids is not None and not _counts(column)
-    without = ""
-    if has_ids != (source.ids is not None):
-        without = source.name if has_ids else f"the {what}"
-    return column.values, None, Matching(what, n_values, without=without, has_columns=has_columns)
-
-
-def _ids_to_match(source: Source, column: RowValues) -> Array | None:
+def _ids_to_match(source: Source, column: SeparateLabels) -> Array | None:
     """Return the ids or the index of the rows, whichever matches the ids of the column.
 
     An index 0, 1, 2, ... matches only an index of the same numbers in another order.
     """
-    index_counts = _counts(RowValues(None, source.index, is_index=True))
+    index_counts = _counts(SeparateLabels(None, source.index, is_index=True))
     if _counts(column) and index_counts:
         return None
     may_match = (source.index,) if _counts(column) else (source.ids, source.index)
@@ -165,36 +157,36 @@ def _ids_to_match(source: Source, column: RowValues) -> Array | None:
     return known[0]
 
 
-def _counts(column: RowValues) -> bool:
+def _counts(column: SeparateLabels) -> bool:
     """Return whether the ids are an index that counts the values."""
     ids = column.ids
     return column.is_index and ids is not None and np.array_equal(ids, np.arange(len(ids)))
 
 
-def positions_by_id(ids: Any, other_ids: Any, what: str) -> IntArray:
-    """Return the position of each id (N,) among `other_ids`, of which some may be unused.
+def positions_by_id(ids: Any, label_ids: Any) -> IntArray:
+    """Return the position of each id (N,) among those of the labels, of which some may be unused.
 
     Raise InputError if an id occurs twice, or if an id is not among the others.
     """
-    ids, other_ids = to_numpy(ids), to_numpy(other_ids)
-    mine, theirs = row_ids(ids, len(ids)), row_ids(other_ids, len(other_ids))
+    ids, label_ids = to_numpy(ids), to_numpy(label_ids)
+    mine, theirs = row_ids(ids, len(ids)), row_ids(label_ids, len(label_ids))
     if np.array_equal(mine, theirs):
         return np.arange(len(mine))
-    for keys, values, where in ((mine, ids, "rows"), (theirs, other_ids, what)):
+    for keys, values, where in ((mine, ids, "rows"), (theirs, label_ids, "labels")):
         _, first = np.unique(keys, return_index=True)
         if len(first) < len(keys):
             repeated = np.delete(values, first)
             raise InputError(
-                f"Each id must occur once to match {what} by id. Got {len(repeated)} of the "
+                f"Each id must occur once to match labels by id. Got {len(repeated)} of the "
                 f"{where} with an earlier id, such as {listed(repeated[:3])}."
             )
     positions = _positions(mine, theirs)
-    lacking, unused = ids[positions < 0], np.delete(other_ids, positions[positions >= 0])
+    lacking, unused = ids[positions < 0], np.delete(label_ids, positions[positions >= 0])
     if len(lacking):
-        more = f" and {len(unused):,} {what} without a row (such as {listed(unused[:3])})"
+        more = f" and {len(unused):,} labels without a row (such as {listed(unused[:3])})"
         raise InputError(
-            f"Every row must have one of the {what}, by its id. Got {len(lacking):,} rows without "
-            f"{what} (such as {listed(lacking[:3])}){more if len(unused) else ''}; correct the "
+            f"Every row must have one of the labels, by its id. Got {len(lacking):,} rows without "
+            f"labels (such as {listed(lacking[:3])}){more if len(unused) else ''}; correct the "
             "ids, or leave these rows out."
         )
     return positions
@@ -203,7 +195,6 @@ def positions_by_id(ids: Any, other_ids: Any, what: str) -> IntArray:
 def _positions(keys: Array, others: Array) -> IntArray:
     """Return the position of each key (N,) among others that differ; -1 if it is not there."""
     order = np.argsort(others)
-    at = np.searchsorted(others, keys, sorter=order)
-    positions = np.append(order, -1)[at]
+    positions = np.append(order, -1)[np.searchsorted(others, keys, sorter=order)]
     positions[(positions >= 0) & (np.append(others, np.uint64(0))[positions] != keys)] = -1
     return positions

@@ -60,7 +60,7 @@ from evencover.data.frames import (
     rows_and_labels,
     unpacked,
 )
-from evencover.data.join import RowValues, join_labels, labels_of_frame
+from evencover.data.join import SeparateLabels, join_labels, labels_of_frame
 from evencover.data.location import (
     Location,
     RemoteFile,
@@ -189,7 +189,7 @@ def labels_of_file(
     key: str | None = None,
     ids_key: str | None = None,
     shared: Collection[str] = (),
-) -> RowValues:
+) -> SeparateLabels:
     """Read the labels of all rows, with ids and `shared` columns if the files have any.
 
     Without ids, each of several files must match the partition at its position.
@@ -208,7 +208,9 @@ def labels_of_file(
 
     others = {name: _joined([_column(file, name) for file in files]) for name in shared}
     n_columns = len(_column_names(files[0]))
-    return RowValues(_joined(columns), ids, row_name=row_name, others=others, n_columns=n_columns)
+    return SeparateLabels(
+        _joined(columns), ids, row_name=row_name, others=others, n_columns=n_columns
+    )
 
 
 def label_columns(
@@ -440,7 +442,7 @@ def as_source(
     elif is_frame(labels):
         values = labels_of_frame(labels, labels_key, ids_key, shared)
     else:
-        values = RowValues(labels, index_of(labels), is_index=True)
+        values = SeparateLabels(labels, index_of(labels), is_index=True)
     if is_open:
         source = _with_classes_of(source, to_numpy(values.values))
     return join_labels(source, values, shared)

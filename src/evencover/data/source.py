@@ -131,15 +131,14 @@ def slices(rows: Any, labels: Array | None = None, ids: Array | None = None) -> 
 
 
 class Matching(NamedTuple):
-    """How separate values, such as labels, were matched to rows: by id, or by position."""
+    """How separate labels were matched to rows: by id, or by position."""
 
-    what: str
     n_rows: int
     by_id: bool = False
     key: str | None = None  #: the column that both tables share, if that has the ids
-    n_unused: int = 0  #: values without a row
+    n_unused: int = 0  #: labels without a row
     without: str = ""  #: the side without ids, if the other has ids
-    has_columns: bool = False  #: whether the values' table has other columns
+    has_columns: bool = False  #: whether the labels' table has other columns
 
     @property
     def how(self) -> str:
@@ -156,11 +155,11 @@ class Matching(NamedTuple):
         if self.has_columns and not self.without:
             reason = ": the tables share no column of unique ids; name one with ids_key (--ids-key)"
         end = (unused if self.n_unused else "") if self.by_id else reason
-        return f"{self.what.capitalize()} were matched {self.how} ({self.n_rows:,} rows){end}."
+        return f"Labels were matched {self.how} ({self.n_rows:,} rows){end}."
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether a user should know: values without a row, or a table matched by position."""
+        """Whether a user should know: labels without a row, or a table matched by position."""
         return self.n_unused > 0 or (not self.by_id and self.has_columns)
 
 
@@ -268,8 +267,21 @@ class Source:
         """Convert labels to class indices; return whether they were class names."""
         names, integers_are_names = self.class_names, bool(self.integers_are_names)
         are_names = labels_are_names(values, names, integers_are_names)
-        if not are_names:
-            self._require_certain_columns()
+        if not are_names and self.columns.guessed:
+            column = self.columns.guessed[0]
+            raise InputError(
+                f"With labels that are numbers, every column of {self.name} must be certain. Got "
+                f"{column!r}, which was left out ({self.columns.left_out[column]}); name the "
+                f"columns of the classes with probabilities_key (--probabilities-key): a glob such "
+                f"as 'p_*', or '!{column}' for all others."
+            )
+        if not are_names and self.integers_are_names is None:
+            raise InputError(
+                f"The labels of {self.name} must be class names, because some of its columns are "
+                "called by numbers. Got numbers, which may be class indices or these names."
+            )
+        if not are_names and self.column_order is not None and self.matching is None:
+            raise self._in_another_order()
         labels = label_indices(
             values,
             names,
@@ -290,27 +302,12 @@ class Source:
                 )
         return labels, are_names
 
-    def _require_certain_columns(self) -> None:
-        """Raise if labels that count classes depend on a guess about columns, or on their order."""
-        if self.columns.guessed:
-            column = self.columns.guessed[0]
-            raise InputError(
-                f"With labels that are numbers, every column of {self.name} must be certain. Got "
-                f"{column!r}, which was left out ({self.columns.left_out[column]}); name the "
-                f"columns of the classes with probabilities_key (--probabilities-key): a glob such "
-                f"as 'p_*', or '!{column}' for all others."
-            )
-        if self.integers_are_names is None:
-            raise InputError(
-                f"The labels of {self.name} must be class names, because some of its columns are "
-                "called by numbers. Got numbers, which may be class indices or these names."
-            )
-        if self.column_order is not None and self.matching is None:
-            raise InputError(
-                f"The labels with {self.name} must be class names, because its columns are in "
-                "another order than the calibration data's. Got numbers; use names, or pass the "
-                "numbers separately (labels=, --labels), in the calibration data's order."
-            )
+    def _in_another_order(self) -> InputError:
+        return InputError(
+            f"The labels with {self.name} must be class names, because its columns are in another "
+            "order than the calibration data's. Got numbers; use names, or pass the numbers "
+            "separately (labels=, --labels), in the calibration data's order."
+        )
 
     def aligned(self, classes: Classes) -> Source:
         """Put columns with names into the order of a model's classes.
@@ -373,8 +370,8 @@ class Source:
             )
         if self.labels is None or (separate and not self.labels_are_names):
             return changed
-        if not self.labels_are_names:
-            changed._require_certain_columns()
+        if not self.labels_are_names and changed.column_order is not None:
+            raise self._in_another_order()
         return changed._with_new_labels(new)
 
     def with_more_classes(self, n_classes: int, names: Sequence[str] | None = None) -> Source:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
+from operator import methodcaller
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import IO, Any, ClassVar
@@ -250,8 +251,8 @@ def npy_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
 def npz_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     """Open the arrays of an .npz archive."""
     with location.open("rb") as file, zipfile.ZipFile(file) as archive:
-        named = [(info.filename.removesuffix(".npy"), info) for info in archive.infolist()]
-        members = unique_keys(f"'{location}'", named)
+        names = map(methodcaller("removesuffix", ".npy"), archive.namelist())
+        members = unique_keys(f"'{location}'", list(zip(names, archive.infolist(), strict=True)))
 
         def member(key: str) -> Any:
             info = members[key]
