@@ -3,15 +3,18 @@
 ``python -m benchmarks.delays``: evencover's evidence next to MAPIE's `RiskMonitoring`, a CUSUM that
 knows the fall, and a test of fixed size, on the same streams of hits and misses. Coverage is 92%
 for a number of labels and then falls; the target is 88%. Then false alarms where labels do not
-arrive at random. Writes results/delays and results/label_arrival, as .json and .md.
+arrive at random. Writes results/delays and results/label_arrival, as .json and .md, and the tables
+of docs/research/monitoring.md: monitoring_delays.csv and monitoring_arrival.csv next to it.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +32,8 @@ from evencover.monitoring.evidence import (
 LEVEL, TARGET, EARLIER, SEED = 0.05, 0.88, 0.92, 7
 AFTER, FALLS, MOST = (0, 200, 1000, 5000), (0.7, 0.8), 3000
 LENGTH = AFTER[-1] + MOST
+CLASSES = 500  # of a monitor that tests all of them
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "research"
 EVERY = 10  # labels between looks at the score shift, whose bets take longer
 
 # Run by the peer's own Python: the first label at which each stream is in alarm, from one on.
@@ -47,8 +52,13 @@ np.save(sys.argv[2], np.array(first))
 """
 
 
-def below_target(hits: np.ndarray, start: int, fallen: float, restarts: bool = True) -> np.ndarray:
-    """Alarms (streams, labels) of one class, looked at after every label from `start` on."""
+def below_target(
+    hits: np.ndarray, start: int, fallen: float, restarts: bool = True, n_classes: int = 1
+) -> np.ndarray:
+    """Alarms (streams, labels) of one class, looked at after every label from `start` on.
+
+    It is the first of `n_classes` to be in alarm, which takes an e-value of n_classes / level.
+    """
     n_streams, n_labels = hits.shape
     blocks = block_of(np.arange(n_labels)) if restarts else np.zeros(n_labels, dtype=np.int64)
     won = np.stack([1 + SHORTFALLS * TARGET / (1 - TARGET), 1 - SHORTFALLS])
@@ -60,7 +70,7 @@ def below_target(hits: np.ndarray, start: int, fallen: float, restarts: bool = T
             bets += 1 / (j * (j + 1)) if restarts else 1
         bets *= won[hits[:, n].astype(int)]
         evidence = bets.mean(axis=1) + (1 / (j + 1) if restarts else 0)
-        alarms[:, n] = evidence >= 1 / LEVEL
+        alarms[:, n] = evidence >= n_classes / LEVEL
     if restarts:  # by the monitor's own functions
         np.testing.assert_allclose(np.log(evidence[0]), of_blocks(hits[0], blocks), atol=1e-8)
     return alarms[:, start:]
@@ -145,18 +155,19 @@ def first_alarm(alarms: np.ndarray) -> np.ndarray:
 
 
 WAYS = {
-    "evencover, coverage below target": below_target,
-    "the same without restarts": lambda *given: below_target(*given, restarts=False),
-    "evencover, score shift since 200 calibration examples": score_shift,
+    "coverage below target, one class": below_target,
+    f"coverage below target, first of {CLASSES} classes": partial(below_target, n_classes=CLASSES),
+    "coverage below target, one class, without restarts": partial(below_target, restarts=False),
+    "score shift since 200 calibration examples": score_shift,
     "CUSUM that knows the fall": cusum,
     "binomial test of each window of planned size": fixed_size,
 }
 
 
-def measure(python: Path, streams: int) -> dict[str, dict[str, float | None]]:
+def measure(python: Path, streams: int) -> dict[str, dict[str, float]]:
     """Median delays of every way for every fall, and false alarms at the target."""
     rng = np.random.default_rng(SEED)
-    found: dict[str, dict[str, float | None]] = {}
+    found: dict[str, dict[str, float]] = {}
     kept = rng.random((streams, LENGTH)) < TARGET
     for name, way in WAYS.items():
         planned_for = FALLS if way in (cusum, fixed_size) else FALLS[:1]
@@ -172,7 +183,7 @@ def measure(python: Path, streams: int) -> dict[str, dict[str, float | None]]:
             for name, way in WAYS.items():
                 found[name][case] = float(np.median(first_alarm(way(hits, good, fallen))))
             found[peer][case] = float(np.median(mapie(python, hits, good)))
-            print(case, {name: each[case] for name, each in found.items()}, flush=True)
+            print(case, {name: result[case] for name, result in found.items()}, flush=True)
     return found
 
 
@@ -189,9 +200,9 @@ def arrival(streams: int, n_labels: int = 2000) -> dict[str, float]:
     hits = rng.random((streams, n_labels + 1000)) < TARGET
     spread = TARGET * (1 - TARGET) / 0.1**2 - 1  # of a Beta with standard deviation 0.1
 
-    def by_days(each: int) -> float:
-        days = rng.beta(TARGET * spread, (1 - TARGET) * spread, (streams, n_labels // each))
-        return rate(rng.random((streams, n_labels)) < np.repeat(days, each, axis=1))
+    def by_days(per_day: int) -> float:
+        days = rng.beta(TARGET * spread, (1 - TARGET) * spread, (streams, n_labels // per_day))
+        return rate(rng.random((streams, n_labels)) < np.repeat(days, per_day, axis=1))
 
     easy = rng.random(hits.shape) < 0.5
     mixed = rng.random(hits.shape) < np.where(easy, TARGET + 0.1, TARGET - 0.1)
@@ -204,56 +215,50 @@ def arrival(streams: int, n_labels: int = 2000) -> dict[str, float]:
     }
 
 
-def arrival_table(found: dict[str, float], streams: int) -> str:
-    """The figures as Markdown."""
-    lines = [
-        "# False alarms by the arrival of labels",
-        "",
-        f"Fraction of {streams} streams with mean coverage exactly at the target of {TARGET:.0%} "
-        f"that were ever in alarm within 2,000 labels, at level {LEVEL} (seed {SEED}).",
-        "",
-        "| arrival of labels | false alarms |",
-        "|---|---|",
-        *(f"| {name} | {each:.3f} |" for name, each in found.items()),
+def arrival_table(found: dict[str, float]) -> list[list[str]]:
+    """Return the rows of the table, its titles first."""
+    return [["arrival of labels", "false alarms"]] + [
+        [name, f"{rate:.3f}"] for name, rate in found.items()
     ]
-    return "\n".join(lines) + "\n"
 
 
-def table(found: dict[str, dict[str, float | None]], streams: int) -> str:
-    """The figures as Markdown."""
+def delay_table(found: dict[str, dict[str, float]]) -> list[list[str]]:
+    """Return the rows of the table, its titles first."""
     cases = [f"{fallen} after {good}" for fallen in FALLS for good in AFTER]
-    titles = [f"to {fallen:.0%} after {good:,}" for fallen in FALLS for good in AFTER]
-    lines = [
-        "# How soon a fall is found",
-        "",
-        f"Labels of the class from the fall to the alarm, median of {streams} streams (seed "
-        f"{SEED}). Coverage is {EARLIER:.0%} for 0 to {AFTER[-1]:,} labels, then falls; the target "
-        f"is {TARGET:.0%} and the level {LEVEL}. `>`: not found in {MOST:,}. False alarms: the "
-        f"fraction of streams of {LENGTH:,} labels at exactly the target that were ever in alarm.",
-        "",
-        f"| monitor | false alarms | {' | '.join(titles)} |",
-        f"|---|---|{'---|' * len(titles)}",
-    ]
-    for name, each in found.items():
-        cells = [
-            f">{MOST}" if each[case] > MOST else f"{each[case]:.0f}"  # type: ignore[operator]
-            for case in cases
-        ]
-        lines.append(f"| {name} | {each['false alarms']:.3f} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    titles = [f"{fallen:.0%} after {good:,}" for fallen in FALLS for good in AFTER]
+    rows = [["monitor", "false alarms", *titles]]
+    for name, result in found.items():
+        delays = [f"{MOST}+" if result[case] > MOST else f"{result[case]:.0f}" for case in cases]
+        rows.append([name, f"{result['false alarms']:.3f}", *delays])
+    return rows
+
+
+def write(folder: Path, name: str, found: object, rows: list[list[str]], title: str) -> None:
+    """Write results as JSON and Markdown, and the page's table as CSV."""
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    write_results(folder, name, found, f"# {title}\n\n{text}\n")
+    with open(DOCS / f"monitoring_{name.removeprefix('label_')}.csv", "w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+
+
+DELAYS = "{} streams (seed {}): labels of the class from the fall to the alarm, median"
+ARRIVAL = "{} streams (seed {}) at exactly the target: false alarms within 2,000 labels"
 
 
 def main() -> int:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--streams", type=int, default=200)
+    parser.add_argument("--streams", type=int, default=60)
     parser.add_argument("--mapie", type=Path, help="the Python of MAPIE's environment")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    labels = arrival(10 * options.streams)
-    write_results(options.out, "label_arrival", labels, arrival_table(labels, 10 * options.streams))
-    found = measure(options.mapie or python_of("mapie"), options.streams)
-    write_results(options.out, "delays", found, table(found, options.streams))
+    n_streams, python = options.streams, options.mapie or python_of("mapie")
+    labels = arrival(10 * n_streams)
+    title = ARRIVAL.format(10 * n_streams, SEED)
+    write(options.out, "label_arrival", labels, arrival_table(labels), title)
+    found = measure(python, n_streams)
+    write(options.out, "delays", found, delay_table(found), DELAYS.format(n_streams, SEED))
     return 0
 
 

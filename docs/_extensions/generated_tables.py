@@ -11,7 +11,9 @@ is written from the code, and
 has the numbers that `make evidence` measured, with the version and the date.
 """
 
+import csv
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from command_pages import pages
@@ -19,6 +21,8 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from evidence_files import DOCS, FOLDER, markdown, read_record
+
+RESEARCH = Path(__file__).resolve().parents[1] / "research"
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
@@ -106,8 +110,26 @@ def names() -> list[str]:
     )
 
 
+def delays() -> list[str]:
+    """List how many labels of a class an alarm takes after a fall to 70% (benchmarks/delays.py)."""
+    with open(RESEARCH / "monitoring_delays.csv", newline="") as file:
+        heads, *rows = csv.reader(file)
+    columns = [index for index, head in enumerate(heads) if head.startswith("70%")]
+    good = [heads[index].removeprefix("70% after ") for index in columns]
+    cases = ("one class", "first of 500 classes")
+    return table(
+        ["labels at 92% before the fall", *good],
+        [
+            [case, *(row[index] for index in columns)]
+            for case in cases
+            for row in rows
+            if row[0] == f"coverage below target, {case}"
+        ],
+    )
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
-    each.__name__: each for each in (commands, methods, metrics, names, scores)
+    each.__name__: each for each in (commands, delays, methods, metrics, names, scores)
 }
 
 

@@ -59,8 +59,7 @@ PREFIX = "evencover/"
 class Graph:
     """Nodes and constants, as they are added; all names begin with PREFIX."""
 
-    def __init__(self, opset: int) -> None:
-        self.opset = opset
+    def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self._known: dict[Any, str] = {}
@@ -114,12 +113,6 @@ class Graph:
             running = self.add("CumSum", values, np.array(1), kind="int64")
             return self.add("Gather", running, np.array([-1]), kind="int64", axis=1)
         return self.add("ReduceSum", values, np.array([1]), kind=values.kind, keepdims=1)
-
-    def largest(self, values: Any) -> Any:
-        """Return the largest number of each row (n, 1)."""
-        if self.opset >= 18:  # where the axes became an input
-            return self.add("ReduceMax", values, np.array([1]), kind=values.kind, keepdims=1)
-        return self.add("ReduceMax", values, kind=values.kind, axes=[1], keepdims=1)
 
     def all(self, truths: Any) -> Any:
         """Check whether all of a row is true (n, 1)."""
@@ -285,7 +278,7 @@ def _probabilities(
         near = abs(total / FIXED_POINT - 1.0) <= SUM_TOLERANCE[item_size]
         return rows, in_range & near & (graph.sum(rows) < 2.0)
     usual = rows < math.inf  # neither NaN nor +inf; -inf is a masked class
-    top = graph.largest(where(usual, rows, -math.inf))
+    top, _ = graph.in_order(where(usual, rows, -math.inf), 1)  # in every opset, unlike ReduceMax
     valid = graph.all(usual) & (top > -math.inf)
     shifted = where(valid, rows - where(valid, top, 0.0), 0.0)
     e = _exp_nonpositive(graph, shifted)
@@ -309,13 +302,6 @@ def _exp_nonpositive(graph: Graph, x: Any) -> Any:
 
 OPSET, IR_VERSION, LEAST_OPSET = 17, 8, 13
 TYPES = ("float32", "float64", "float16")
-OUTPUTS = {
-    "membership": "bool",
-    "sizes": "int64",
-    "classes": "int64",
-    "valid": "bool",
-    "accepted": "bool",
-}
 
 
 def to_onnx(
@@ -414,7 +400,7 @@ def _new_model(rule: SetRule, dtype: str) -> Any:
     graph = helper.make_graph([], "prediction_sets", [rows], [])
     opsets = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(graph, opset_imports=opsets, producer_name="evencover")
-    _extend(model, rule, "rows", np.dtype(dtype), OPSET)
+    _extend(model, rule, "rows", np.dtype(dtype))
     model.ir_version = IR_VERSION
     return model
 
@@ -439,16 +425,16 @@ def _appended(rule: SetRule, after: Any, after_output: str | None) -> Any:
         )
     output = _output_of(model, len(rule.thresholds.upper), after_output, str(after))
     dtype = onnx.helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type)
-    _extend(model, rule, output.name, dtype, opset)
+    _extend(model, rule, output.name, dtype)
     model.ir_version = max(model.ir_version, IR_VERSION)
     return model
 
 
-def _extend(model: Any, rule: SetRule, rows: str, dtype: Any, opset: int) -> None:
+def _extend(model: Any, rule: SetRule, rows: str, dtype: Any) -> None:
     """Add the nodes that turn the value called `rows` into sets."""
     from onnx import helper
 
-    graph = Graph(opset)
+    graph = Graph()
     outputs = set_nodes(graph, rule, rows, dtype.itemsize)
     inputs, constants = _random_inputs(rule)
     taken = {value.name for value in (*model.graph.input, *model.graph.output)}
@@ -463,9 +449,9 @@ def _extend(model: Any, rule: SetRule, rows: str, dtype: Any, opset: int) -> Non
     )
     model.graph.initializer.extend([*graph.used_constants(), *constants])
     model.graph.input.extend(inputs)
-    for name, kind in OUTPUTS.items():
+    for name, symbol in outputs.items():
         wide = [len(rule.thresholds.upper)] if name in ("membership", "classes") else []
-        tensor = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        tensor = helper.np_dtype_to_tensor_dtype(np.dtype(symbol.kind))
         output = helper.make_tensor_value_info(names[name], tensor, ["N", *wide])
         model.graph.output.append(output)
 
