@@ -14,7 +14,7 @@ import pytest
 from attacks.forked import command, warm
 from depth import IS_DEEP, size
 
-K, N_KILLS = 5, size(short=1, deep=60)
+K, N_KILLS = 5, size(short=1, deep=10)
 GRID = """
 datasets = ["cal.npz"]
 methods = ["standard", "classwise"]

@@ -72,12 +72,12 @@ def variants(method, score):
 @pytest.mark.parametrize("score", SCORES, ids=str)
 @pytest.mark.parametrize("method", method_names())
 def test_no_membership_differs(simulate, tmp_path, method, score, logits):
-    """In the full form ten million memberships of each method, score and kind of input.
+    """In the full form a million memberships of each method, score and kind of input.
 
     Some of the 50 classes then have too few calibration rows for a finite threshold of their own.
     """
     n_classes, n_fit = size(short=K, deep=50), size(short=300, deep=600)
-    wanted, block, n_compared = size(short=9_000, deep=10_000_000), 20_000, 0
+    wanted, block, n_compared = size(short=9_000, deep=1_000_000), 20_000, 0
     kinds = variants(method, score)
     n_rows = -(-wanted // (n_classes * len(kinds)))
     data, labels = simulate(n_fit + n_rows, n_classes, seed=4)

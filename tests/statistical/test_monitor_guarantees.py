@@ -26,8 +26,8 @@ from evencover.monitoring.evidence import (
 from evencover.predictors import make_predictor
 
 LEVEL, PROMISED = 0.05, 0.88
-CLASSES, LABELS = size(short=40, deep=500), size(short=150, deep=2000)
-RUNS = size(short=30, deep=500)
+CLASSES, LABELS = size(short=40, deep=200), size(short=150, deep=1000)
+RUNS = size(short=30, deep=200)
 # The bound holds for the mean of many runs; this is what RUNS of them may show in excess of it.
 SLACK = 3.1 * np.sqrt(LEVEL * (1 - LEVEL) / RUNS)
 
