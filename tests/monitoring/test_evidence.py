@@ -104,10 +104,6 @@ def test_tied_scores_win_nothing_on_average():
         assert mean < 1
 
 
-def test_a_class_without_calibration_rows_has_no_evidence_of_change():
-    assert urn_log_e(counts(5), counts(50), counts(0), counts(0))[0] == 0
-
-
 def test_the_difference_is_the_universal_ratio():
     before, now = [3, 1], [1, 4]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from depth import size
 
-from evencover import ClasswisePredictor, CoverageMonitor, InputError, StandardPredictor
+from evencover import ClasswisePredictor, CoverageMonitor, InputError
 from evencover.monitoring import MonitorState, database, state
 from evencover.monitoring.database import StateError
 from evencover.monitoring.state import contains, pack_sets
@@ -259,14 +259,6 @@ def test_levels_are_those_of_the_state(predictor, location):
     for parameter in ("false_alarm", "tolerance"):
         with pytest.raises(InputError, match=f"'{parameter}'"):
             CoverageMonitor(predictor, state=location, **{parameter: 0.01})
-
-
-def test_models_share_a_state_without_sharing_counts(predictor, data, location):
-    other = StandardPredictor().fit(data.rows[:300], data.labels[:300])
-    both = [CoverageMonitor(each, state=location) for each in (predictor, other)]
-    for each, stop in zip(both, (700, 900), strict=True):
-        each.update(data.rows[400:stop], data.labels[400:stop], ids=ids(400, stop))
-    assert [each.snapshot().totals[0] for each in both] == [300, 500]
 
 
 def test_unknown_labels_may_be_any_text(predictor, data, location):

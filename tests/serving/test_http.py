@@ -45,15 +45,6 @@ def test_rows_that_are_off_by_rounding_are_read_as_those_of_a_file(client, data,
     assert client.post("/v1/sets", json={"rows": rounded.tolist()}).status_code == 422
 
 
-def test_the_model_is_described(client, fitted):
-    found = client.get("/v1/model").json()
-    assert found["class_names"] == NAMES
-    assert found["method"] == "classwise"
-    assert found["guarantee"] == fitted.guarantee_text
-    assert found["keep_top"] == fitted.rule().keep_top
-    assert found["accept_accuracy"] is None
-
-
 def test_a_model_of_logits_refuses_probabilities(data, serve, tmp_path):
     logits = np.log(data.rows)
     fitted = ClasswisePredictor(from_logits=True).fit(logits[:300], data.labels[:300])

@@ -89,8 +89,7 @@ def test_a_label_that_comes_before_its_row_waits_for_it(client, data, fitted, tm
 
 
 @pytest.mark.parametrize("with_rows", [False, True])
-@pytest.mark.parametrize("restart", [False, True])
-def test_an_id_that_is_sent_again_counts_once(serve, data, with_rows, restart):
+def test_an_id_that_is_sent_again_counts_once_also_after_a_restart(serve, data, with_rows):
     client = serve()
     post(client, "/v1/sets", body(data))
 
@@ -99,26 +98,8 @@ def test_an_id_that_is_sent_again_counts_once(serve, data, with_rows, restart):
         return content if with_rows else {n: content[n] for n in ("ids", "labels")}
 
     assert numbers(post(client, "/v1/labels", sent(slice(300, 400)))) == (100, 0, 0)
-    client = serve() if restart else client
-    assert numbers(post(client, "/v1/labels", sent(slice(300, 400)))) == (0, 100, 0)
     assert numbers(post(client, "/v1/labels", sent(slice(350, 450)))) == (50, 50, 0)
-    twice = sent(slice(450, 451))
-    twice = {name: values * 2 for name, values in twice.items()}
-    assert numbers(post(client, "/v1/labels", twice)) == (1, 1, 0)
-
-
-def test_unknown_classes_count_as_missed_and_are_shown(client, data):
-    post(client, "/v1/sets", body(data, slice(300, 400)))
-    ids = body(data, slice(300, 400))["ids"]
-    labels = ["hornet"] * 40 + [NAMES[y] for y in data.labels[340:400]]
-    assert numbers(post(client, "/v1/labels", {"ids": ids, "labels": labels})) == (100, 0, 0)
-    found = client.get("/v1/coverage").json()
-    assert found["rows"] == 100
-    assert found["coverage"] <= 0.6
-    assert found["overall"]["alarm"]
-    assert found["unknown_labels"] == {"hornet": 40}
-    assert sum(each["rows"] for each in found["classes"]) == 60
-    assert "hornet (40)" in client.get("/").text
+    assert numbers(post(serve(), "/v1/labels", sent(slice(300, 460)))) == (10, 150, 0)
 
 
 def test_sets_and_labels_need_the_token(serve, data):
@@ -403,23 +384,3 @@ def test_a_new_model_starts_its_own_counts_and_labels_find_the_model_that_served
     with pytest.raises(InputError):
         client.service.reload()
     assert client.post("/v1/sets", json=body(data)).status_code == 200
-
-
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_model_that_comes_back_goes_on_with_its_counts(serve, data, model, restart):
-    first, client = model.read_bytes(), serve()
-    other = StandardPredictor().fit(data.rows[:300], data.labels[:300])
-    for content in (None, first):  # another model, and back
-        part = slice(300, 400) if content is None else slice(400, 450)
-        post(client, "/v1/labels", body(data, part, labels=True))
-        if content is None:
-            save(other, model, force=True)
-        else:
-            model.write_bytes(content)
-        if restart:
-            client = serve()
-        else:
-            assert client.service.reload()
-    assert client.get("/v1/coverage").json()["rows"] == 100
-    again = body(data, slice(300, 400), labels=True)
-    assert numbers(post(client, "/v1/labels", again)) == (0, 100, 0)

@@ -114,23 +114,6 @@ def test_hostile_bytes_do_not_stop_it(start):
     assert server.ask("GET", "/v1/coverage")[1]["rows"] == 0
 
 
-def test_its_state_is_shared_with_the_command_line(folder, data, start, capsys):
-    from evencover.cli import main
-
-    server = start()
-    sent = {"rows": data.rows[:30].tolist(), "ids": list(range(30))}
-    server.ask("POST", "/v1/sets", sent)
-    lines = "".join(f"{n},{data.labels[n]}\n" for n in range(20))
-    (folder / "labels.csv").write_text(f"id,label\n{lines}")
-    monitor = ["monitor", f"{folder}/model.safetensors", "--state", f"{folder}/watch.db"]
-    main([*monitor, "--labels", f"{folder}/labels.csv"])
-    assert "20 labeled examples" in capsys.readouterr().out
-    known = {"ids": list(range(30)), "labels": data.labels[:30].tolist()}
-    assert server.ask("POST", "/v1/labels", known)[1]["counted"] == 10
-    main(monitor)
-    assert "30 labeled examples" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("option", "value"),
     [
