@@ -72,11 +72,6 @@ class Database:
         return self._connection
 
     def _connect(self) -> Any:
-        if sqlite3.sqlite_version_info < (3, 35):
-            raise InputError(
-                f"SQLite must be 3.35 or later. Got {sqlite3.sqlite_version}; use a newer Python, "
-                "or PostgreSQL."
-            )
         path, is_uri = self._location, False
         if self._file is not None:  # a state that was deleted is not replaced by an empty one
             path, is_uri = f"{Path(path).absolute().as_uri()}?mode=rw", True

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import h11
 import numpy as np
@@ -59,11 +59,22 @@ RELOAD_SECONDS = 2.0
 STATE_SECONDS = 30.0  # that a request waits for the state
 SCRAPE_SECONDS = 2.0  # that metrics wait for the monitor; else they show its last findings
 MAX_HEAD = 2**16  # bytes of a request's head
-TESTS = ("below_target", "overall", "score_shift")
 
 
 class Metrics:
     """Prometheus metrics of requests, sets and coverage."""
+
+    GAUGES: ClassVar = {
+        "degraded": "1 if /healthz reports a problem.",
+        "queued_rows": "Rows that wait to be recorded.",
+        "dropped_rows": "Rows that were not recorded.",
+        "expired_rows": "Rows that were removed without a label.",
+        "labeled_rows": "Labeled rows that were counted.",
+        "coverage": "Overall coverage of the labeled rows.",
+        "waiting_labels": "Labels that wait for their row.",
+        "alarm_level": "E-value at which one class more is in alarm.",
+        "classes_in_alarm": "Classes likely below target coverage.",
+    }
 
     def __init__(self) -> None:
         self.registry: Any = CollectorRegistry()
@@ -76,16 +87,8 @@ class Metrics:
         buckets = (SIZE_EDGES[1:] - 1).tolist()
         self.sizes = add(Histogram, "set_size", "Classes in a set.", buckets=buckets)
         self.accepted = add(Counter, "accepted_rows", "Rows that need no review.")
-        self.degraded = add(Gauge, "degraded", "1 if /healthz reports a problem.")
-        self.queued = add(Gauge, "queued_rows", "Rows that wait to be recorded.")
-        self.dropped = add(Gauge, "dropped_rows", "Rows that were not recorded.")
-        self.expired = add(Gauge, "expired_rows", "Rows that were removed without a label.")
-        self.labeled = add(Gauge, "labeled_rows", "Labeled rows that were counted.")
-        self.coverage = add(Gauge, "coverage", "Overall coverage of the labeled rows.")
-        self.waiting = add(Gauge, "waiting_labels", "Labels that wait for their row.")
+        self.gauges = {name: add(Gauge, name, text) for name, text in self.GAUGES.items()}
         self.alarms = add(Gauge, "alarm", "1 if a test of coverage has an alarm.", "test")
-        self.level = add(Gauge, "alarm_level", "E-value at which one class more is in alarm.")
-        self.classes = add(Gauge, "classes_in_alarm", "Classes likely below target coverage.")
         of_class = "of the 20 classes with the strongest evidence."
         self.e_values = add(Gauge, "class_e_value", f"E-value {of_class}", "class")
         self.class_coverage = add(Gauge, "class_coverage", f"Coverage {of_class}", "class")
@@ -96,22 +99,23 @@ class Metrics:
         for size in sets.sizes.tolist():
             self.sizes.observe(size)
 
-    def show_health(self, health: dict[str, Any]) -> None:
-        """Show the status of the service."""
-        self.degraded.set(health["status"] != "ok")
-        self.queued.set(health["queued_rows"])
-        self.dropped.set(health["dropped_rows"])
+    def set(self, **values: float) -> None:
+        """Set gauges."""
+        for name, value in values.items():
+            self.gauges[name].set(value)
 
-    def show_coverage(self, summary: dict[str, Any]) -> None:
+    def show(self, summary: dict[str, Any]) -> None:
         """Show the findings of the monitor."""
-        self.expired.set(summary["expired"])
-        self.labeled.set(summary["rows"])
-        self.coverage.set(math.nan if summary["coverage"] is None else summary["coverage"])
-        self.waiting.set(summary["waiting"])
-        for test in TESTS:
+        self.set(
+            expired_rows=summary["expired"],
+            labeled_rows=summary["rows"],
+            coverage=math.nan if summary["coverage"] is None else summary["coverage"],
+            waiting_labels=summary["waiting"],
+            alarm_level=summary["alarm_level"]["class"],
+            classes_in_alarm=sum(row["alarm"] for row in summary["classes"]),
+        )
+        for test in ("below_target", "overall", "score_shift"):
             self.alarms.labels(test).set(summary[test]["alarm"])
-        self.level.set(summary["alarm_level"]["class"])
-        self.classes.set(sum(row["alarm"] for row in summary["classes"]))
         self.e_values.clear()
         self.class_coverage.clear()
         for row in summary["classes"][:STRONGEST]:
@@ -335,8 +339,10 @@ class Application:
     async def prometheus(self, request: Any) -> Any:
         """Return metrics, those of the monitor as of the last time that the state could be read."""
         with suppress(StateError):
-            self.metrics.show_coverage(await self._read(self.service.coverage, SCRAPE_SECONDS))
-        self.metrics.show_health(self.service.health())
+            self.metrics.show(await self._read(self.service.coverage, SCRAPE_SECONDS))
+        health = self.service.health()
+        queue = {name: health[name] for name in ("queued_rows", "dropped_rows")}
+        self.metrics.set(degraded=health["status"] != "ok", **queue)
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def health(self, request: Any) -> Any:
