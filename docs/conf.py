@@ -5,10 +5,11 @@
 
 import sys
 import warnings
+from inspect import cleandoc
 from pathlib import Path
 from textwrap import fill
 
-from evencover import EvencoverWarning, __version__
+from evencover import BasePredictor, EvencoverWarning, __version__
 
 HERE = Path(__file__).parent
 GALLERIES = ("tutorials", "studies")  # of examples/ and of docs/
@@ -23,12 +24,12 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "command_pages",
     "generated_tables",
+    "mathml",
 ]
 exclude_patterns = ["_build", "_extensions", "evidence"]
 exclude_patterns += [f"{name}/*.{form}" for name in GALLERIES for form in ("ipynb", "py")]
@@ -48,6 +49,7 @@ smartquotes_action = "qe"  # two hyphens start an option
 suppress_warnings = ["config.cache"]  # the gallery's settings contain functions
 
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = "evencover"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
@@ -63,6 +65,11 @@ def quiet(gallery: dict, name: str) -> None:
     plt.rcdefaults()
     plt.rcParams.update({"figure.figsize": (7, 3.8), "axes.spines.right": False})
     plt.rcParams.update({"axes.spines.top": False, "figure.constrained_layout.use": True})
+    # Gray ink without a background is readable on light and on dark pages.
+    plt.rcParams.update(dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"))
+    plt.rcParams.update({"savefig.facecolor": "none", "legend.facecolor": "none"})
+    inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    plt.rcParams.update(dict.fromkeys(inks, "#7a7f85"))
     warnings.formatwarning = lambda message, *_, **__: fill(f"note: {message}", 88) + "\n"
     warnings.simplefilter("always", EvencoverWarning)
 
@@ -77,8 +84,43 @@ def give_examples_a_heading(
         lines[starts[0] : starts[0]] = ["Examples", "--------"]
 
 
+def parameters_of(docstring: str) -> dict[str, list[str]]:
+    """Return the lines that describe each parameter, by name."""
+    entries: dict[str, list[str]] = {}
+    lines = cleandoc(docstring).splitlines()
+    for line in lines[lines.index("Parameters") + 2 :]:
+        if not line.strip():
+            break
+        if not line.startswith(" "):
+            name = line
+            entries[name] = []
+        else:
+            entries[name].append(line)
+    return entries
+
+
+def list_every_parameter(
+    app: object, what: str, title: str, thing: object, options: object, lines: list[str]
+) -> None:
+    """Describe the parameters that all predictors share on the page of each predictor."""
+    shared = "As for every predictor"
+    places = [index for index, line in enumerate(lines) if line.strip().startswith(shared)]
+    if what != "class" or not places:
+        return
+    place = places[0]
+    remark = lines[place].replace(shared, "").strip(" .;")
+    listed = [
+        text
+        for name, description in parameters_of(BasePredictor.__doc__ or "").items()
+        if name not in lines
+        for text in (name, *description)
+    ]
+    lines[place - 1 : place + 1] = [*listed, *([f"    {remark}."] if remark else [])]
+
+
 def setup(app: object) -> None:
     """Connect to docstrings before numpydoc reads them."""
+    app.connect("autodoc-process-docstring", list_every_parameter, priority=300)
     app.connect("autodoc-process-docstring", give_examples_a_heading, priority=400)
 
 

@@ -258,6 +258,17 @@ class ClusteredPredictor(GroupPredictor):
         The values used; both 0 for the STANDARD fallback.
     guarantee_
         One `ClusterGuarantee` per cluster, the null cluster last.
+
+    Examples
+    --------
+    >>> from evencover.data import load_languages
+    >>> rows, labels, names = load_languages()
+    >>> predictor = ClusteredPredictor().fit(rows[:10000], labels[:10000], class_names=names)
+    >>> predictor.predict_set(rows[10002:10004]).to_lists(names=True)
+    [['Quechua, Huamalíes-Dos de Mayo Huánuco', 'Quechua, Cusco', 'Quechua, Arequipa-La Unión'],
+     ['Telugu']]
+    >>> predictor.n_clusters_
+    3
     """
 
     gamma: float | str = "auto"

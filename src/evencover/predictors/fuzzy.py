@@ -65,6 +65,14 @@ class FuzzyPredictor(BasePredictor):
     ----------
     class_limits_
         (K,) l_y.
+
+    Examples
+    --------
+    >>> from evencover.data import load_languages
+    >>> rows, labels, names = load_languages()
+    >>> predictor = FuzzyPredictor().fit(rows[:10000], labels[:10000], class_names=names)
+    >>> predictor.predict_set(rows[10002:10004]).to_lists(names=True)
+    [['Quechua, Huamalíes-Dos de Mayo Huánuco', 'Quechua, Cusco'], ['Telugu']]
     """
 
     bandwidth: float = 0.03

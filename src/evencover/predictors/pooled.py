@@ -233,6 +233,17 @@ class PooledPredictor(BasePredictor):
         "crossfit" uses all rows for both steps; "holdout" sets a fifth aside for the level.
     alpha, score, exact, keep_top, floor, from_logits, random_state
         As for every predictor. P-values compare levels with those of held-out calibration rows.
+
+    Examples
+    --------
+    >>> from evencover.data import load_languages
+    >>> rows, labels, names = load_languages()
+    >>> predictor = PooledPredictor().fit(rows[:10000], labels[:10000], class_names=names)
+    >>> predictor.predict_set(rows[10002:10004]).to_lists(names=True)
+    [['Quechua, Huamalíes-Dos de Mayo Huánuco', 'Quechua, Cusco', 'Quechua, Arequipa-La Unión'],
+     ['Telugu']]
+    >>> predictor.class_counts_[0], predictor.guarantees_[0].round(2)
+    (np.int64(17), np.float64(0.78))
     """
 
     floor: Alpha | None = AUTO

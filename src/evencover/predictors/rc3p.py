@@ -47,6 +47,13 @@ class RC3PPredictor(BasePredictor):
     ----------
     rank_limits_
         (K,) k_y.
+
+    Examples
+    --------
+    >>> from evencover.data import load_languages
+    >>> rows, labels, _ = load_languages()
+    >>> RC3PPredictor().fit(rows[:10000], labels[:10000]).rank_limits_[:5]
+    array([1, 8, 5, 6, 2])
     """
 
     method: ClassVar[str] = "rc3p"
