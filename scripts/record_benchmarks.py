@@ -60,9 +60,10 @@ def peers() -> None:
     machine, memory = results["machine"], results["memory"]
     write_text(
         "performance.md",
-        f"{machine['cpu']}, {machine['cores']} cores; Python {machine['python']}, NumPy "
-        f"{machine['numpy']}. From a memory map of {memory['input_bytes'] / 1e9:.0f} GB "
-        f"({memory['rows']:,} rows,\n{memory['classes']:,} classes), CLUSTERED with APS calibrates "
+        f"{machine['cpu']}, {machine['cores']} cores, load {machine['load_before']} before the "
+        f"run; Python {machine['python']}, NumPy {machine['numpy']}. From a memory map of\n"
+        f"{memory['input_bytes'] / 1e9:.0f} GB ({memory['rows']:,} rows, "
+        f"{memory['classes']:,} classes), CLUSTERED with APS calibrates "
         f"in {memory['calibrate_seconds']:.1f} s, predicts in {memory['predict_seconds']:.1f} s, "
         f"and needs {memory['peak_private_bytes'] / 1e6:.0f} MB.",
     )
