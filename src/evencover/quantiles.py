@@ -306,7 +306,7 @@ def by_group(groups: IntArray, n_groups: int) -> IntArray:
     order = np.argsort(numbers.astype(np.uint16), kind="stable")
     if n_groups < 2**16:
         return order
-    # By the last 16 bits, and then by those before: a fifth of the time of sorting whole numbers.
+    # By the last 16 bits, and then by those before: a fifth of the time of sorting integers.
     return order[by_group(numbers[order] >> 16, (n_groups >> 16) + 1)]
 
 
