@@ -42,7 +42,8 @@ def join_labels(source: Source, labels: SeparateLabels, shared: Mapping[str, Arr
     ids = None if labels.ids is None else _ids_to_match(source, labels)
     if ids is not None:
         order = positions_by_id(ids, labels.ids)
-        matching = Matching(len(order), by_id=True, key=key, n_unused=len(values) - len(order))
+        n_unused = len(values) - len(order)
+        matching = Matching(len(order), True, key, n_unused, is_doubtful=n_unused > 0)
         values = values[order]
         if row_name is not None:
             row_name = partial(_name_of_label, row_name, order)
@@ -50,7 +51,7 @@ def join_labels(source: Source, labels: SeparateLabels, shared: Mapping[str, Arr
         has_ids, without = labels.ids is not None and not _counts(labels), ""
         if has_ids != (source.ids is not None):
             without = source.reader.name if has_ids else "the labels"
-        matching = Matching(values.size, without=without, has_columns=labels.n_columns > 1)
+        matching = Matching(values.size, without=without, is_doubtful=labels.n_columns > 1)
     if matching.is_doubtful:
         warn_caller(matching.sentence)
     return source.with_labels(values, row_name=row_name, matching=matching)

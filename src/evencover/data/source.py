@@ -138,7 +138,7 @@ class Matching(NamedTuple):
     key: str | None = None  #: the column that both tables share, if that has the ids
     n_unused: int = 0  #: labels without a row
     without: str = ""  #: the side without ids, if the other has ids
-    has_columns: bool = False  #: whether the labels' table has other columns
+    is_doubtful: bool = False  #: labels without a row, or a table matched by position: warned of
 
     @property
     def how(self) -> str:
@@ -152,15 +152,10 @@ class Matching(NamedTuple):
         verb = "is" if self.n_unused == 1 else "are"
         unused = f"; {self.n_unused:,} without a row {verb} not used"
         reason = f": no ids in {self.without}" if self.without else ""
-        if self.has_columns and not self.without:
+        if self.is_doubtful and not self.without:
             reason = ": the tables share no column of unique ids; name one with ids_key (--ids-key)"
         end = (unused if self.n_unused else "") if self.by_id else reason
         return f"Labels were matched {self.how} ({self.n_rows:,} rows){end}."
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether a user should know: labels without a row, or a table matched by position."""
-        return self.n_unused > 0 or (not self.by_id and self.has_columns)
 
 
 class Classes(NamedTuple):
