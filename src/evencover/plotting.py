@@ -41,11 +41,6 @@ class _Display:
     def _draw(self, ax: Any) -> None:
         raise NotImplementedError
 
-    @property
-    def figure_(self) -> Any:
-        """The figure that holds the axes, once plotted."""
-        return self.ax_.figure
-
 
 def _target(report: Any) -> float | FloatArray:
     """Return the target coverage, or that of each class with test rows."""

@@ -117,9 +117,8 @@ def compare(
         return
     print_text(result.summary(everything=show_all, more="--all"))
     if result.recommended is not None:
-        given = {"alpha": None if alpha == "0.1" else alpha, "floor": floor}
-        given["confidence"] = confidence
-        print(_next_command(result.recommended, data, alpha_of or [], given))
+        chosen = {"alpha": alpha, "floor": floor, "confidence": confidence}
+        print(_next_command(result.recommended, data, alpha_of or [], chosen))
 
 
 def recommend(
@@ -153,20 +152,24 @@ def recommend(
     if as_json:
         options.print_json(advice.to_dict())
         return
-    given = {"alpha": None if alpha == "0.1" else alpha, "floor": floor, "confidence": confidence}
     print_text(str(advice))
-    print(_next_command(advice.comparison.best, data, [], given))
+    chosen = {"alpha": alpha, "floor": floor, "confidence": confidence}
+    print(_next_command(advice.comparison.best, data, [], chosen))
 
 
 def _next_command(
-    candidate: Candidate, data: str | None, alpha_of: list[str], given: dict[str, str | None]
+    candidate: Candidate, data: str | None, alpha_of: list[str], chosen: dict[str, str | None]
 ) -> str:
-    """Return the command that calibrates a candidate with the given options."""
+    """Return the command that calibrates a candidate, without options at their defaults."""
     from evencover.predictors import DEFAULT_METHOD
 
-    given["method"] = None if candidate.method == DEFAULT_METHOD else candidate.method
-    given["score"] = None if candidate.score == "softmax" else candidate.score
-    texts = [f"--{name} {shlex.quote(value)}" for name, value in given.items() if value]
+    chosen |= {"method": candidate.method, "score": candidate.score}
+    defaults = {"alpha": "0.1", "method": DEFAULT_METHOD, "score": "softmax"}
+    texts = [
+        f"--{name} {shlex.quote(value)}"
+        for name, value in chosen.items()
+        if value not in (None, defaults.get(name))
+    ]
     texts += [f"--alpha-of {shlex.quote(pair)}" for pair in alpha_of]
     name = "DATA" if data is None else shlex.quote(data)
     return " ".join(["Next: evencover calibrate", name, *texts, "-o model.safetensors"])

@@ -304,7 +304,6 @@ def recommend(
     return Recommendation(
         replace(full.smaller[0], confidence=level),
         {candidate.method: candidate.mean("avg_size") for candidate in full.candidates},
-        {candidate.method: candidate.avg_size_without_floor for candidate in full.candidates},
         np.bincount(rows.labels, minlength=n_classes)[:n_classes],
     )
 
@@ -317,15 +316,14 @@ class Recommendation:
     ----------
     comparison
         The comparison on one split into halves.
-    expected_sizes, sizes_without_floor
-        Mean set sizes by method, with thresholds from all rows; the latter if there is a floor.
+    expected_sizes
+        Mean set sizes by method, with thresholds from all rows.
     class_counts
         Calibration examples of each class (K,).
     """
 
     comparison: Comparison
     expected_sizes: dict[str, float]
-    sizes_without_floor: dict[str, float | None]
     class_counts: IntArray
 
     score = "softmax"
@@ -341,12 +339,6 @@ class Recommendation:
         return {
             candidate.method: candidate.mean("cost") for candidate in self.comparison.candidates
         }
-
-    @property
-    def floor_cost(self) -> float | None:
-        """Labels that the floor adds to the average set of the recommended method, if any."""
-        plain = self.sizes_without_floor[self.method]
-        return None if plain is None else self.expected_sizes[self.method] - plain
 
     @property
     def n_missing(self) -> int:
@@ -373,9 +365,7 @@ class Recommendation:
                 f"With probability {100 * self.comparison.confidence:.4g}%, coverage "
                 f"{scope.get(self.method, 'of each cluster')} is at least {self.comparison.target}."
             )
-        if self.floor_cost is not None:
-            share = self.floor_cost / max(sizes[self.method] - self.floor_cost, 1e-9)
-            lines.append(f"The floor adds {self.floor_cost:.2f} of them ({share:+.0%}).")
+        lines += self.comparison.floor_price
         classes = f"{len(counts):,} classes have {counts.mean():.3g} examples on average, the"
         n_empty = int((counts == 0).sum())
         smallest = f"smallest {counts.min():,}" if not n_empty else f"{n_empty:,} smallest none"
@@ -391,7 +381,7 @@ class Recommendation:
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON."""
         counts = self.class_counts
-        names = ("method", "score", "reason", "costs", "expected_sizes", "floor_cost", "n_missing")
+        names = ("method", "score", "reason", "costs", "expected_sizes", "n_missing")
         return {
             **{name: getattr(self, name) for name in names},
             "n_rows": int(counts.sum()),

@@ -293,12 +293,7 @@ class Comparison:
                 f"Sets of all {self.n_classes} classes cost no more. Add calibration examples or "
                 "improve the model."
             )
-        if best.avg_size_without_floor is not None:
-            added = best.mean("avg_size") - best.avg_size_without_floor
-            lines.append(
-                f"The floor adds {added:.2f} labels to the average set "
-                f"({added / max(best.avg_size_without_floor, 1e-9):+.0%})."
-            )
+        lines += self.floor_price
         for problem, applies in {
             f"Coverage significantly below {self.target}": self.covers_too_little,
             f"Cost no lower than that of all {self.n_classes} classes": self.costs_too_much,
@@ -332,6 +327,16 @@ class Comparison:
         if added <= -0.05:
             price = f"with {-added:.1f} fewer labels per set than"
         return "\n".join([f"{gain}, {price} {other.name}.", *self._helped_classes()])
+
+    @property
+    def floor_price(self) -> list[str]:
+        """State the labels that a floor adds to the sets of `best`; empty without a floor."""
+        plain = self.best.avg_size_without_floor
+        if plain is None:
+            return []
+        added = self.best.mean("avg_size") - plain
+        share = added / max(plain, 1e-9)
+        return [f"The floor adds {added:.2f} labels to the average set ({share:+.0%})."]
 
     def _helped_classes(self) -> list[str]:
         """Name classes that the baseline covers too little in most splits, and what `best` does."""

@@ -80,7 +80,7 @@ def label_fit(
 
     Return None for fewer than 50 rows, or one label only: a constant cannot be tested.
     """
-    present, place, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    present, label_index, counts = np.unique(labels, return_inverse=True, return_counts=True)
     if len(labels) < LEAST_ROWS or len(present) < 2:
         return None
     top = rows.argmax(axis=1) if top is None else top
@@ -101,7 +101,7 @@ def label_fit(
         return None
     expected = _expected_labels(numbers, counts, logits=logits)
     centered /= spread
-    excess = float(centered[np.arange(len(labels)), place].sum())
+    excess = float(centered[np.arange(len(labels)), label_index].sum())
     expected_excess = float((expected * centered).sum())
     least = min(SURELY_FIT, LEAST_SHARE * expected_excess)
     is_random = expected_excess >= LEAST_EXPECTED and excess < least
@@ -110,10 +110,10 @@ def label_fit(
 
 def _least_excess(rows: Array, labels: IntArray) -> float:
     """Return a lower bound of the excess in one pass: mean and variance are at most 1 and 2."""
-    present, place, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    present, label_index, counts = np.unique(labels, return_inverse=True, return_counts=True)
     numbers = rows[:, present]
-    own = numbers[np.arange(len(labels)), place][:, None]
-    below = ((numbers < own) + 0.5 * (numbers == own)) @ (counts / len(labels))
+    of_label = numbers[np.arange(len(labels)), label_index][:, None]
+    below = ((numbers < of_label) + 0.5 * (numbers == of_label)) @ (counts / len(labels))
     return float((-np.log1p(-below) - 1).sum() / np.sqrt(2 * len(labels)))
 
 

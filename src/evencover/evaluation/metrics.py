@@ -17,7 +17,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.evaluation import statistics
 from evencover.validation import raise_unknown
 
-Place = Literal["report", "comparison", "comparison table", "study"]
+Place = Literal["report", "comparison", "study"]
 
 
 class CoverageMetrics:
@@ -242,18 +242,18 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "n_likely_below", "below target", "classes significantly below {target}, at a 5% false "
         "discovery rate",
-        "classes", 1, "lower", {"comparison": 0, "comparison table": 0},
+        "classes", 1, "lower", {"comparison": 0},
         formula="number of classes that exact binomial tests find below 1 - alpha",
     ),
     Metric(
         "marginal_coverage", "coverage", "fraction of examples whose set contains their label",
-        "share", 3, "target", {"report": 0, "comparison": 3, "comparison table": 3},
+        "share", 3, "target", {"report": 0, "comparison": 3},
         detail=lambda report: f"of {report.n_rows:,} examples; target "
         f"{100 * (1 - report.alpha):.4g}%",
     ),
     Metric(
         "covgap", "CovGap", "mean deviation of class coverage from {target}",
-        "points", 2, "lower", {"report": 4, "comparison": 5, "comparison table": 5, "study": 1},
+        "points", 2, "lower", {"report": 4, "comparison": 5, "study": 1},
         formula="100 · mean over classes of abs(c_y - (1 - alpha))",
     ),
     Metric(
@@ -264,19 +264,19 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "true_gap", "TrueGap",
         "typical deviation of class coverage from {target}, noise-corrected",
-        "points", 2, "lower", {"report": 3, "comparison": 4, "comparison table": 4, "study": 4},
+        "points", 2, "lower", {"report": 3, "comparison": 4, "study": 4},
         formula="root of the mean over classes of an unbiased estimate of (c_y - (1 - alpha))²",
         detail=_with_interval,
     ),
     Metric(
         "shortfall", "Shortfall", "typical shortfall of class coverage from {target}, "
         "noise-corrected",
-        "points", 2, "lower", {"report": 2, "comparison": 1, "comparison table": 1},
+        "points", 2, "lower", {"report": 2, "comparison": 1},
         formula="root of the mean over classes of an estimate of min(c_y - (1 - alpha), 0)²",
     ),
     Metric(
         "avg_size", "AvgSize", "mean number of classes in a set",
-        "classes", 2, "lower", {"report": 1, "comparison": 2, "comparison table": 2, "study": 2},
+        "classes", 2, "lower", {"report": 1, "comparison": 2, "study": 2},
         detail=_usual_sizes,
     ),
     Metric(
