@@ -157,9 +157,13 @@ def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> d
     ]
     outcomes = try_all(rows, predictors, splits, grid.seed) if splits else []
     records, classes = [], []
-    for n_avg, group in groupby(enumerate(splits), key=lambda item: item[1].size):
-        numbers = [number for number, _ in group]
-        for setting, tried in zip(unit.settings, outcomes, strict=True):
+    by_size = [
+        (n_avg, list(group)) for n_avg, group in groupby(splits, key=lambda split: split.size)
+    ]
+    # By method, then by size: the order does not depend on how the methods are cut into units.
+    for setting, tried in zip(unit.settings, outcomes, strict=True):
+        remaining = iter(tried)
+        for n_avg, of_size in by_size:
             cell = {
                 "dataset": unit.dataset.name,
                 "simulated": unit.dataset.simulated,
@@ -170,10 +174,11 @@ def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> d
                 "n_avg": n_avg,
             }
             total = Tally.zeros(rows.n_classes)
-            for number in numbers:
-                total = total + tried[number].tally
-                repetition = {"repetition": splits[number].repetition}
-                records.append(cell | repetition | _record(grid, tried[number]))
+            for split in of_size:
+                outcome = next(remaining)
+                total = total + outcome.tally
+                repetition = {"repetition": split.repetition}
+                records.append(cell | repetition | _record(grid, outcome))
             alpha = records[-1]["alpha"]
             counts = {"rows": total.rows.tolist(), "covered": total.covered.tolist()}
             classes.append(cell | {"alpha": alpha} | counts)
