@@ -155,7 +155,7 @@ def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> d
         )
         for setting in unit.settings
     ]
-    outcomes = try_all(rows, predictors, splits, grid.seed) if splits else []
+    outcomes = try_all(rows, predictors, splits, grid.seed) if splits else [[] for _ in predictors]
     records, classes = [], []
     by_size = [
         (n_avg, list(group)) for n_avg, group in groupby(splits, key=lambda split: split.size)
