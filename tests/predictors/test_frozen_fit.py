@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from depth import examples
+from depth import IS_DEEP, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
@@ -133,7 +133,7 @@ def interrupted(function, step):
     return False
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS if IS_DEEP else ["standard", "clustered", "pooled"])
 @once_per_method
 @given(steps=st.data())
 def test_a_fit_is_replaced_whole_or_not_at_all(data, tmp_path, method, steps):

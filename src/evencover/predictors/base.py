@@ -170,8 +170,6 @@ class BasePredictor:
     _depends_on_prevalence: ClassVar[bool] = True
     # Whether it needs a parameter that only the user can give, so that "all" methods omit it.
     _only_if_asked: ClassVar[bool] = False
-    # Whether the threshold of a class comes from its own examples alone.
-    _own_examples_only: ClassVar[bool] = False
     # Words: where a threshold comes from ({rows} are the class's calibration rows), why a class may
     # be undercovered, and what happens to classes without calibration rows.
     _origin: ClassVar[str] = wording.ORIGIN
@@ -281,12 +279,12 @@ class BasePredictor:
 
     def _check_parameters(self) -> Score:
         """Raise InputError for an invalid parameter; return the score."""
-        owner, parameters = type(self).__name__, self.get_params()
+        owner, values = type(self).__name__, vars(self)
         for cls in reversed(type(self).__mro__):
             for name, check in vars(cls).get("_constraints", {}).items():
                 # The class attribute is the default, which needs no check.
-                if name in parameters and parameters[name] is not getattr(type(self), name, None):
-                    check(parameters[name], name, owner)
+                if name in values and values[name] is not getattr(type(self), name, None):
+                    check(values[name], name, owner)
         if self.exact and not self._supports_exact:
             raise InputError(
                 f"The 'exact' parameter of {owner} must be False: its coverage does not come from "
@@ -309,7 +307,10 @@ class BasePredictor:
         self, score: Score, n_classes: int, class_names: Sequence[str] | None
     ) -> dict[str, Any]:
         """Return the parameters as a fit keeps them: copies, and vectors in the classes' order."""
-        parameters = deepcopy(self.get_params() | {"score": None}) | {"score": score}
+        parameters = {
+            name: score if name == "score" else deepcopy(getattr(self, name))
+            for name in self._parameter_names()
+        }
         if not isinstance(self.alpha, str | int | float):
             alpha = ClassAlpha.of(self.alpha, class_names, n_classes, type(self).__name__)
             if is_per_class(self.alpha) or isinstance(self.alpha, ClassAlpha):

@@ -37,7 +37,6 @@ class ClasswisePredictor(GroupPredictor):
     summary: ClassVar[str] = "one threshold per class, from the class's own examples alone"
     guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.classwise_guarantee)
     _depends_on_prevalence: ClassVar[bool] = False
-    _own_examples_only: ClassVar[bool] = True
     _missing_class_note: ClassVar[str] = "classwise always includes them"
 
     def _group(self, rows: CalibrationRows, state: Any) -> Groups:
