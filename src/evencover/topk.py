@@ -310,11 +310,11 @@ def numbers_per_row(rows: Any) -> int:
 def _flat(rows: Any, name: str) -> tuple[IntArray, Array]:
     """Concatenate rows; return where each begins, too."""
     if isinstance(rows, list | tuple):
-        odd = next((row for row, part in enumerate(rows) if not hasattr(part, "__len__")), None)
-        if odd is not None:
-            raise InputError(
-                f"'{name}' must be a list in every row. Got {rows[odd]!r} in row {odd}."
-            )
+        for row, part in enumerate(rows):
+            if not hasattr(part, "__len__") or (isinstance(part, list) and None in part):
+                raise InputError(
+                    f"'{name}' must be a list without gaps in every row. Got {part!r} in row {row}."
+                )
         sizes = [len(row) for row in rows]
         if len(set(sizes)) > 1 or not any(sizes):
             filled = [to_numpy(row) for row in rows if len(row)] or [np.zeros(0, np.int64)]

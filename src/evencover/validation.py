@@ -395,7 +395,9 @@ def _bad_listed(row: TopK, where: str) -> InputError:
     classes, counts = np.unique(row.classes, return_counts=True)
     if (counts > 1).any():
         twice = classes[counts.argmax()]
-        return InputError(f"A top-k row must list each class once. Got {twice} twice in {where}.")
+        return InputError(
+            f"A top-k row must list each class once. Got class {twice} twice in {where}."
+        )
     is_bad = ~((row.values >= 0) & (row.values <= 1))
     if is_bad.any():
         worst = int(is_bad.argmax())

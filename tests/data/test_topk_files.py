@@ -150,6 +150,12 @@ def lists(**columns):
     return lambda path: pq.write_table(pa.table(columns), path)
 
 
+def npz(path, classes, values):
+    """Write a CSR matrix of two rows that SciPy itself would reject."""
+    arrays = {"indices": classes, "data": values, "indptr": [0, 2, 4], "shape": [2, 5]}
+    np.savez(path, format="csr", **arrays)
+
+
 @pytest.mark.parametrize(
     ("name", "write"),
     [
@@ -171,12 +177,18 @@ def lists(**columns):
             "k.csv",
             lambda path: path.write_text("label_0,prob_0\nant,0.5\nbee,\n"),
         ),
+        ("l.csv", lambda path: path.write_text("label_0,prob_0\nant,0.5\n,0.5\n")),
+        ("m.jsonl", lambda path: json_lines(path, [entries()[0], 2 * entries()[1]])),
+        ("o.jsonl", lambda path: json_lines(path, [entries()[0], []])),
+        ("p.npz", lambda path: npz(path, [0, 1, 0, 1], [0.5, 0.2, 0.5, -0.1])),
+        ("q.npz", lambda path: npz(path, [0, 1, 0, 7], [0.5, 0.2, 0.5, 0.1])),
+        ("r.npz", lambda path: npz(path, [0, 1, 1, 1], [0.5, 0.2, 0.5, 0.1])),
     ],
 )
 def test_malformed_rows_are_named(name, write, tmp_path):
     write(tmp_path / name)
     with pytest.raises(InputError, match="row 1") as caught:
-        StandardPredictor().fit(tmp_path / name, ["a", "b"])
+        StandardPredictor().fit(tmp_path / name, [0, 1] if name.endswith("npz") else ["a", "b"])
     assert name in str(caught.value)
 
 

@@ -30,7 +30,7 @@ def top_of(rows, counts):
 
 def cases():
     rng = np.random.default_rng(11)
-    for _ in range(size(40, 400)):
+    for _ in range(size(20, 400)):
         n, k = int(rng.integers(1, 30)), int(rng.integers(2, 40))
         rows = whole_rows(rng, n, k, rng.choice([np.float32, np.float64]))
         thresholds = random_thresholds(rng, k, rng.choice(KINDS))

@@ -383,12 +383,24 @@ def test_onnx_rejects_top_k_rows(tmp_path):
         to_onnx(predictor, tmp_path / "sets.onnx")
 
 
-def test_workers_of_a_cluster_read_top_k_rows():
-    distributed = pytest.importorskip("distributed")
+def test_workers_of_a_cluster_read_top_k_rows(tmp_path):
+    distributed, bag = pytest.importorskip("distributed"), pytest.importorskip("dask.bag")
     rows, labels = model_rows(26, 300)
     top, expected = top_of(rows, 4), StandardPredictor().fit(top_of(rows, 4), labels)
+    paths = []
+    for start in range(0, 300, 100):
+        part, own = top[start : start + 100], labels[start : start + 100]
+        matrix = csr_array((part.values, part.classes, part.starts), shape=part.shape)
+        arrays = {name: getattr(matrix, name) for name in ("indices", "indptr", "data", "shape")}
+        paths.append(str(tmp_path / f"{start}.npz"))
+        np.savez(paths[-1], format="csr", labels=own, **arrays)
     with distributed.Client(processes=False, n_workers=1, dashboard_address=None) as client:
         found = StandardPredictor().fit(top, labels, executor=client)
         sets = found.predict_set(top, executor=client)
-    assert np.array_equal(found.thresholds_, expected.thresholds_)
+        others = [
+            StandardPredictor().fit(data, executor=client)
+            for data in (tmp_path, bag.from_sequence(paths))
+        ]
+    for predictor in (found, *others):
+        assert np.array_equal(predictor.thresholds_, expected.thresholds_)
     assert sets.to_lists() == expected.predict_set(top).to_lists()

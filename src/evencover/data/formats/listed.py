@@ -54,7 +54,7 @@ class Listed(NamedTuple):
     values: Array
     names: Sequence[str] | None
     columns: Mapping[str, Any]  #: one value per row
-    n_classes: int = 0  #: the least number of classes
+    n_classes: int = 0  #: if the file states it
     index_column: str = ""  #: the column in which pandas stored the index
 
 
@@ -83,7 +83,7 @@ def _contents(listed: Listed, keys: Keys, name: str) -> Contents:
     else:
         if labels is not None and labels.dtype.kind in "UO":
             labels = column_from_text([str(label) for label in labels.tolist()])
-        n_classes = max(n_classes, int(classes.max(initial=-1)) + 1)
+        n_classes = n_classes or int(classes.max(initial=-1)) + 1
     try:
         rows = TopK.from_csr(listed.starts, classes, listed.values, n_classes, names)
     except InputError as error:
@@ -135,13 +135,11 @@ def read_sparse(arrays: Mapping[str, Array], keys: Keys, name: str) -> Contents:
     if kind not in ("csr", "csc"):
         raise InputError(f"{name} must have the format csr or csc. Got {kind!r}.")
     parts = (arrays["data"], arrays["indices"], arrays["indptr"])
-    matrix = (csr_array if kind == "csr" else csc_array)(
-        parts, shape=tuple(arrays["shape"].tolist())
-    )
-    rows = TopK.from_sparse(matrix)
+    kinds = {"csr": csr_array, "csc": csc_array}
+    matrix = kinds[kind](parts, shape=tuple(arrays["shape"].tolist())).tocsr()
     columns = {key: arrays[key] for key in arrays.keys() - SPARSE_KEYS}
-    listed = Listed(rows.starts, rows.classes, rows.values, None, columns, rows.n_classes)
-    return _contents(listed, keys, name)
+    entries = (matrix.indptr, matrix.indices, matrix.data)
+    return _contents(Listed(*entries, None, columns, matrix.shape[1]), keys, name)
 
 
 def _read_arrow(open_table: Callable[[Location], tuple[Any, Any]]) -> Any:
@@ -329,7 +327,7 @@ def _read_csv(location: Location, keys: Keys) -> Listed | None:
         table = arrow_csv.read_csv(
             file,
             parse_options=arrow_csv.ParseOptions(delimiter=separator),
-            convert_options=arrow_csv.ConvertOptions(column_types=types),
+            convert_options=arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=True),
         )
 
     return _of_ranks(table, ranked, location)
