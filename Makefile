@@ -69,6 +69,7 @@ audit: $(VENV)/.ready-dev  ## check installed packages for known vulnerabilities
 bench: $(VENV)/.ready-dev  ## compare with other packages; takes a while
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.reading
+	$(BIN)/python -m benchmarks.topk
 
 # One step with STEP=filetypes; recorded predictions that are not in the repository with DATA=FOLDER.
 evidence: $(VENV)/.ready-dev  ## measure every number of README and site again
