@@ -21,7 +21,7 @@ for library in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
-KILLS, CONNECTIONS, BATCH = size(short=1, deep=12), 8, 3
+KILLS, CONNECTIONS, BATCH = size(short=1, deep=8), 8, 3
 
 
 @contextmanager

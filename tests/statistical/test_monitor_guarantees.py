@@ -180,7 +180,7 @@ def test_methods_that_share_rows_raise_few_alarms_of_change(method):
     labels = np.repeat(np.arange(CLASSES), sizes)
     hardness = rng.uniform(0.3, 3, size=CLASSES)
     log_e = np.zeros((LABELS + 1, CLASSES))
-    alarms = np.zeros(size(short=4, deep=RUNS), dtype=bool)
+    alarms = np.zeros(size(short=4, deep=60), dtype=bool)
     for run in range(len(alarms)):
         scores = rng.random(len(labels)) ** (1 / hardness[labels])
         fitted = make_predictor(method, random_state=run).fit_scores(scores, labels, CLASSES)

@@ -271,6 +271,7 @@ class Application:
         """Return the sets of the rows in a body."""
 
         def compute(body: bytes) -> Any:
+            _require_json(request)
             loaded = self.service.now
             rows = loaded.numbered(read_json(body, SetsBody, self.limits))
             sets = self.service.sets(rows, loaded)
@@ -284,18 +285,17 @@ class Application:
             answer |= {"sizes": sets.sizes.tolist(), "accepted": sets.accepted.tolist()}
             return _json(answer | {"model": loaded.version})
 
-        _require_json(request)
         return await self._compute(request, compute)
 
     async def labels(self, request: Any) -> Any:
         """Count the labels in a body; answer once they are stored."""
 
         def compute(body: bytes) -> Any:
+            _require_json(request)
             return self.service.labels(read_json(body, LabelsBody, self.limits))
 
         if self.token is None:
             raise RequestError(403, "The service was started without a token and takes no labels.")
-        _require_json(request)
         stored = asyncio.wrap_future(await self._compute(request, compute))
         return _json((await _in_time(stored, STATE_SECONDS))._asdict())
 
