@@ -15,13 +15,15 @@ from evencover.errors import InputError, listed, warn_caller
 from evencover.randomness import row_ids
 from evencover.rounding import warn_of_precision
 from evencover.sizes import at_once
-from evencover.topk import numbers_per_row
+from evencover.topk import concatenate_rows, numbers_per_row
 from evencover.validation import label_indices, labels_are_names, score_rows, unknown_label
 
 # About 16 MB of float32: smaller blocks make threads wait for each other.
 BLOCK_ELEMENTS = at_once(1 << 22)
 # About 128 MB of float32: the unit of work of one machine.
 PART_ELEMENTS = at_once(1 << 25, 700)
+# Numbers that are compared with the precision of the calibration rows.
+COMPARED_ELEMENTS = 1 << 16
 
 
 def rows_per_block(n_numbers: int) -> int:
@@ -397,7 +399,8 @@ class Source:
 
     def blocks(self) -> Iterator[Block]:
         """Read checked blocks; an input without rows is one empty block."""
-        start, raw_blocks = 0, self.reader.row_blocks()
+        start, raw_blocks, first_rows = 0, self.reader.row_blocks(), list[Any]()
+        is_compared = self.precision is None or self.offset > 0
         for raw in raw_blocks if self.watch is None else self.watch(raw_blocks):
             rows = score_rows(raw.rows)
             if self.new_classes is not None:
@@ -424,9 +427,15 @@ class Source:
             elif self.reader.has_ids:
                 ids = row_ids(raw.ids, len(rows))
             yield Block(self.offset + start, rows, labels, ids, self)
-            if self.precision is not None and start == self.offset == 0:
-                warn_of_precision(rows, self.precision)
             start = part.stop
+            if is_compared:
+                continue
+            first_rows.append(rows)  # a single block may have too few numbers
+            if sum(len(rows) for rows in first_rows) * self.n_classes >= COMPARED_ELEMENTS:
+                warn_of_precision(concatenate_rows(first_rows), self.precision)
+                is_compared = True
+        if first_rows and not is_compared:
+            warn_of_precision(concatenate_rows(first_rows), self.precision)
         if start == 0:
             labels = np.zeros(0, dtype=np.int64) if self.has_labels else None
             no_rows = np.zeros((0, self.n_classes), dtype=np.float32)
