@@ -34,7 +34,8 @@ def precisions(caught):
 @pytest.mark.filterwarnings("ignore:Rows whose sum is off")
 @pytest.mark.parametrize("stored", list(STORED))
 @pytest.mark.parametrize("later", list(STORED))
-def test_only_another_precision_gets_one_warning(stored, later):
+def test_only_another_precision_gets_one_warning(stored, later, monkeypatch):
+    monkeypatch.setattr("evencover.predictors.base.FEW_ELEMENTS", 1 << 16)  # 90 rows are few
     model = StandardPredictor().fit(STORED[stored][HALVES[0]], LABELS[HALVES[0]])
     rows, labels = STORED[later][HALVES[1]], LABELS[HALVES[1]]
     known = {NAME_OF.get(name, name.removesuffix(" in float32")) for name in (stored, later)}
