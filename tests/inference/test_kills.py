@@ -61,7 +61,7 @@ def test_killed_at_random_and_finished(tmp_path, command):
     assert len(expected) >= 4  # the plan and three partitions
     chance = random.Random(3)
     n_kills, run = 0, 0
-    while n_kills < 20:
+    while n_kills < 8:
         run += 1
         assert run < 100
         folder = tmp_path / f"run {run}"
