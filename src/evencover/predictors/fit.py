@@ -19,6 +19,7 @@ from typing import (
 )
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.data.open import as_source
@@ -370,10 +371,11 @@ def restored(hint: Any, value: Any, name: str, arrays: dict[str, Array]) -> Any:
         if value is None and not any(key == name or key.startswith(f"{name}.") for key in arrays):
             return None
         return restored(arguments[0], value, name, arrays)
-    if kind is np.ndarray:
+    if kind is np.ndarray or kind is NDArray:  # NumPy 2.5 has its own alias from Python 3.12 on
         if value is not None or name not in arrays:
             raise InputError(f"it lacks {name}")
-        array, (dtype,) = arrays.pop(name), get_args(arguments[1])
+        array = arrays.pop(name)
+        dtype = arguments[0] if kind is NDArray else get_args(arguments[1])[0]
         if dtype is not Any and array.dtype != dtype:
             raise InputError(f"{name} has the type {array.dtype}")
         return array
