@@ -96,11 +96,18 @@ def test_the_gain_is_stated_with_its_price(size, price):
     assert "the baseline" in comparison(baseline, candidate("pooled", 4, cost=9)).reason
 
 
-@pytest.mark.parametrize(("n_rare", "named"), [(30, ["common"]), (300, ["common", "rare"])])
-def test_undercovered_classes_are_named_if_their_coverage_is_precise(n_rare, named):
-    names = ("common", "rare", *map(str, range(2, K)))
-    counts = np.array([300, n_rare, *[40] * (K - 2)])
-    low = np.array([0.3, 0.5, *[0.95] * (K - 2)])
+@pytest.mark.parametrize(
+    ("n_usual", "n_rare", "named"),
+    [
+        (300, 30, ["common", "usual"]),
+        (300, 300, ["common", "usual", "rare"]),
+        (30, 30, ["common", "usual", "rare"]),  # one precise class alone would say too little
+    ],
+)
+def test_undercovered_classes_are_named_if_their_coverage_is_precise(n_usual, n_rare, named):
+    names = ("common", "usual", "rare", *map(str, range(3, K)))
+    counts = np.array([300, n_usual, n_rare, *[40] * (K - 3)])
+    low = np.array([0.3, 0.4, 0.5, *[0.95] * (K - 3)])
 
     def with_names(name, **more):
         plain = candidate(name, counts=counts, **more)
@@ -109,8 +116,8 @@ def test_undercovered_classes_are_named_if_their_coverage_is_precise(n_rare, nam
     before = with_names("standard", size=1, coverage=low, cost=9)
     after = with_names("pooled", size=2, coverage=0.9, cost=5)
     lines = [line for line in comparison(before, after).gain.splitlines() if "->" in line]
-    assert [name for name in ("common", "rare") if f"{name}\N{NO-BREAK SPACE}" in lines[0]] == named
-    assert ("1 more" in lines[0]) == (len(named) == 1)
+    assert [name for name in names[:3] if f"{name}\N{NO-BREAK SPACE}" in lines[0]] == named
+    assert ("1 more" in lines[0]) == (len(named) == 2)
 
 
 def test_candidates_that_cost_as_much_as_all_classes_are_not_offered():

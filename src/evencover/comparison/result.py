@@ -23,7 +23,7 @@ MOST_NAMES = 6  # of candidates that a line lists
 MOST_SHOWN = 4  # candidates in the short table
 MOST_COST = 2  # times the lowest cost; candidates beyond are no alternative
 MOST_CLASSES = 3  # that the recommendation names
-MOST_NOISE = 0.05  # standard error of a named class's coverage, if any class is that precise
+MOST_NOISE = 0.05  # standard error of a named class's coverage, if two are that precise
 # Roots of means of squares, which are averaged over the splits before the root.
 SQUARES = {"true_gap": squared_gaps, "shortfall": squared_shortfalls}
 
@@ -355,7 +355,7 @@ class Comparison:
         n_examples = counts / self.n_splits * (1 + self.n_calibration / self.n_test)
         variance = np.maximum(before * (1 - before), after * (1 - after)) / n_examples
         precise = classes[variance[classes] < MOST_NOISE**2]
-        named = precise if len(precise) else classes
+        named = precise if len(precise) > 1 else classes
         worst = named[np.argsort(before[named], kind="stable")][:MOST_CLASSES]
         changes = [
             f"{names[y]} {before[y]:.0%} -> {after[y]:.0%}".replace(" ", NO_BREAK) for y in worst
