@@ -131,7 +131,7 @@ def test_a_folder_holds_what_one_file_would(tmp_path, predictor, data, parts):
     stream = Listing(**listing).blocks(predictor, data.rows[500:], ids=ids)
     write_sets(tmp_path / "one.parquet", stream, NAMES, ids=ids)
     files = sorted((tmp_path / "sets").glob("part-*"))
-    assert len(files) == 3
+    assert len(files) == len(as_source(parts).parts()) >= 3
     found = [record for file in files for record in read_back(file)]
     assert found == read_back(tmp_path / "one.parquet")
 
@@ -145,7 +145,8 @@ def test_a_folder_that_lists_otherwise_is_refused(tmp_path, predictor, parts, ot
         predict_to_folder(predictor, as_source(parts), folder, **other)
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     (folder / "part-00001.parquet").unlink()
-    assert predict_to_folder(predictor, as_source(parts), folder).n_there == 2
+    again = predict_to_folder(predictor, as_source(parts), folder)
+    assert again.n_there == again.n_files - 1
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     predict_to_folder(predictor, as_source(parts), folder, force=True, **other)
 
@@ -161,5 +162,6 @@ def test_an_interrupted_folder_says_what_is_there(tmp_path, predictor, parts, mo
         return write(self, item)
 
     monkeypatch.setattr(PartitionWriter, "__call__", until_the_second)
-    with pytest.raises(KeyboardInterrupt, match="1 of 3 files"):
+    n_files = len(as_source(parts).parts())
+    with pytest.raises(KeyboardInterrupt, match=f"1 of {n_files} files"):
         predict_to_folder(predictor, as_source(parts), tmp_path / "sets")

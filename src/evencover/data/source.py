@@ -14,7 +14,7 @@ from evencover.data.columns import ColumnUses
 from evencover.errors import InputError, listed, warn_caller
 from evencover.randomness import row_ids
 from evencover.rounding import warn_of_precision
-from evencover.sizes import at_once
+from evencover.sizes import at_once, sampled
 from evencover.topk import concatenate_rows, numbers_per_row
 from evencover.validation import label_indices, labels_are_names, score_rows, unknown_label
 
@@ -23,7 +23,7 @@ BLOCK_ELEMENTS = at_once(1 << 22)
 # About 128 MB of float32: the unit of work of one machine.
 PART_ELEMENTS = at_once(1 << 25, 700)
 # Numbers that are compared with the precision of the calibration rows.
-COMPARED_ELEMENTS = 1 << 16
+COMPARED_ELEMENTS = sampled(1 << 16, 600)
 
 
 def rows_per_block(n_numbers: int) -> int:
