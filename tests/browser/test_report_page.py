@@ -12,7 +12,7 @@ from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors import make_predictor
 from evencover.report import write_report
-from evencover.report.content import ReportCounts, describe, score_bins
+from evencover.report.content import ReportCounts, describe
 
 pytest.importorskip("altair")
 pytest.importorskip("jinja2")
@@ -83,9 +83,7 @@ def huge(folder):
         thresholds=predictor.thresholds_,
         confusions=Confusions(pairs, np.ones(len(pairs), dtype=int), n),
     )
-    n_bins = len(score_bins(predictor).edges) - 1
-    counts = ReportCounts(n, n_bins)
-    counts.histogram = rng.multinomial(20, np.full(n_bins, 1 / n_bins), n)
+    counts = ReportCounts(n)
     counts.covered_by_size = rng.binomial(sizes, 0.9)
     for label in range(n):
         members = rng.integers(0, n, 6).tolist()
@@ -115,7 +113,7 @@ def the_top_answers_the_question(page, report):
     in_table = page.locator("#classes tbody .share").all_inner_texts()
     assert in_table == sorted(in_table, key=lambda text: int(text.rstrip("%")))
     # Charts are drawn, and told to those who do not see them.
-    for chart in ("coverage", "calibration", "sizes", "scores"):
+    for chart in ("coverage", "calibration"):
         figure = page.locator(f"#chart-{chart}")
         figure.locator("svg").wait_for()
         assert len(figure.get_attribute("aria-label")) > 40
@@ -247,7 +245,7 @@ def test_a_reader_finds_sorts_and_opens_classes(visit, languages):
 
 @pytest.fixture(scope="module")
 def by_class(folder, quietly):
-    """98% for every twelfth language, a floor, sets cut to five labels, 25 unknown labels."""
+    """98% for every twelfth language, a floor, 25 unknown labels."""
     rows, labels, names = load_languages()
     half, critical = len(labels) // 2, names[::12].tolist()
     kept = np.flatnonzero((labels[:half] != 10) | (np.cumsum(labels[:half] == 10) <= 2))
@@ -262,13 +260,13 @@ def by_class(folder, quietly):
     told[:25] = "Klingon"
     path = folder / "by_class.html"
     with pytest.warns(EvencoverWarning, match="25 of 10100 labels"):
-        write_report(predictor, path, rows[half:], told, top=5, title="By class")
+        write_report(predictor, path, rows[half:], told, title="By class")
     with pytest.warns(EvencoverWarning, match="25 of 10100 labels"):
-        report = predictor.evaluate(rows[half:], told, top=5)
+        report = predictor.evaluate(rows[half:], told)
     return path, report, critical
 
 
-def test_every_class_has_its_own_target_and_cuts_and_floors_their_numbers(visit, by_class):
+def test_every_class_has_its_own_target_and_floors_their_numbers(visit, by_class):
     path, report, critical = by_class
     page = visit(path)
     below = int(report.likely_below.sum())
@@ -291,27 +289,20 @@ def test_every_class_has_its_own_target_and_cuts_and_floors_their_numbers(visit,
     assert marks >= report.n_classes_evaluated  # one tick for each class
     assert "25 labels are not among the classes" in page.inner_text(".answers")
     assert report.n_unknown == 25
-    cut = page.inner_text("#top")
-    for share in (report.at_top.marginal_coverage, report.marginal_coverage):
-        assert f"{round(100 * share, 1):g}%" in cut
-    assert f"{int(report.at_top.likely_below.sum())} instead of" in cut
     name = report.class_names[10]
     assert name in page.inner_text("#without-guarantee")
     page.fill("#query", name)
     page.click(f'#classes button[title="{name}"]')
     view = page.inner_text("#detail")
     assert re.search(r"Guaranteed\s+none", view)
-    share = report.at_top.class_coverage[10]
-    heads = page.locator("#classes th").all_inner_texts()
-    cells = page.locator("#classes tr[aria-current] td").all_inner_texts()
-    assert cells[heads.index("Top 5")] == f"{100 * share:.0f}%"
 
 
 def test_no_table_is_cut_off(visit, by_class):
     page = visit(by_class[0])
     for width in (1400, 1300, 1200, 400):
         page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        # Charts are drawn anew a moment later.
+        page.wait_for_function("most => document.documentElement.scrollWidth <= most", arg=width)
         box = page.locator(".scroll")
         assert box.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
 

@@ -6,9 +6,9 @@ import warnings
 import numpy as np
 import pytest
 
-from evencover import EvencoverWarning, InputError
+from evencover import EvencoverWarning
 from evencover.predictors import make_predictor, method_names
-from evencover.report.content import coverage_by_size, report_content, score_bins
+from evencover.report.content import coverage_by_size, report_content
 
 METHODS = method_names()
 
@@ -50,20 +50,14 @@ def test_the_metrics_are_those_of_evaluate(fitted, test_rows, method):
         assert (np.inf if shown is None else shown) == pytest.approx(view.threshold, rel=1e-5)
 
 
-def test_every_count_is_what_counting_row_by_row_gives(fitted, test_rows):
+def test_the_mean_set_size_of_a_class_is_what_counting_row_by_row_gives(fitted, test_rows):
     predictor, (rows, labels) = fitted["clustered"], test_rows
     content = report_content(predictor, rows, labels)
     sets = predictor.predict_set(rows)
-    scores = 1 - rows[np.arange(len(labels)), labels]
-    edges = score_bins(predictor).edges
-    sizes, histogram = [[] for _ in range(20)], np.zeros((20, len(edges) - 1), dtype=int)
-    for label, members, score in zip(labels, sets.to_lists(), scores, strict=True):
+    sizes = [[] for _ in range(20)]
+    for label, members in zip(labels, sets.to_lists(), strict=True):
         sizes[label].append(len(members))
-        place = next((b for b, edge in enumerate(edges[1:-1]) if score <= edge), len(edges) - 2)
-        histogram[label, place] += 1
     assert content["classes"]["size"] == [round(np.mean(size), 2) for size in sizes]
-    assert content["classes"]["histogram"] == histogram.ravel().tolist()
-    assert content["sizes"]["count"] == np.bincount(sets.sizes).tolist()
 
 
 def test_coverage_by_size_is_what_counting_row_by_row_gives(fitted, test_rows):
@@ -104,42 +98,6 @@ def test_a_true_gap_that_is_not_known_does_not_stop_the_page(data):
     content = report_content(predictor, data.rows[first], data.labels[first])
     assert content["metrics"]["true_gap"] is None
     json.dumps(content, allow_nan=False)
-
-
-def test_edges_of_bins_can_be_told_apart(data, test_rows):
-    rows = data.rows**0.001  # probabilities that are all alike
-    rows /= rows.sum(axis=1, keepdims=True)
-    predictor = make_predictor("standard").fit(rows[:2000], data.labels[:2000])
-    edges = report_content(predictor, rows[2000:], data.labels[2000:])["groups"]["bin_edges"]
-    assert len(set(edges)) == len(edges)
-
-
-def test_scores_are_shown_in_the_units_of_their_thresholds(data, test_rows):
-    predictor = make_predictor("standard", score="pas").fit(data.rows[:2000], data.labels[:2000])
-    content = report_content(predictor, *test_rows)
-    scores = predictor.score_.true_label(*test_rows)
-    bins = np.searchsorted(score_bins(predictor).edges[1:-1], scores, side="left")
-    counts = np.bincount(bins, minlength=len(score_bins(predictor).edges) - 1)
-    shown = np.array(content["classes"]["histogram"]).reshape(20, -1).sum(axis=0)
-    assert shown.tolist() == counts.tolist()
-    assert (counts > 0).sum() > 10
-
-
-@pytest.mark.parametrize("ties", [None, "quantised", "duplicated"])
-@pytest.mark.parametrize("method", ["standard", "clustered"])
-@pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
-def test_bars_to_the_right_of_a_shared_threshold_are_the_missed_rows(
-    simulate, quietly, method, ties
-):
-    data = simulate(4000, 20, seed=3, ties=ties)
-    predictor = quietly(make_predictor(method), data.rows[:2000], data.labels[:2000])
-    content = report_content(predictor, data.rows[2000:], data.labels[2000:])
-    groups, classes = content["groups"], content["classes"]
-    histogram = np.reshape(classes["histogram"], (20, -1))
-    for index, place in enumerate(classes["place"]):
-        missed = np.array(groups["bin_places"][:-1]) >= place - 1e-9
-        n_missed = classes["rows"][index] - classes["covered"][index]
-        assert histogram[index, missed].sum() == n_missed
 
 
 def test_examples_are_the_first_missed_and_covered_rows_with_their_sets(fitted, test_rows):
@@ -241,9 +199,6 @@ def test_a_method_that_keeps_no_groups_of_scores_has_a_page_too(data, test_rows,
     assert content["metrics"] == with_groups["metrics"]
     assert content["classes"]["threshold"] == with_groups["classes"]["threshold"]
     assert content["groups"]["rows"] == []
-    n_bins = len(content["groups"]["bin_places"]) - 1
-    histogram = np.reshape(content["classes"]["histogram"], (20, n_bins))
-    assert histogram.sum(axis=1).tolist() == content["classes"]["rows"]
 
 
 def test_pooled_tells_who_has_a_say(data, test_rows):
@@ -257,23 +212,18 @@ def test_pooled_tells_who_has_a_say(data, test_rows):
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize("score", ["softmax", "aps", "pas"])
-def test_a_cut_and_unknown_labels_are_counted_as_evaluate_counts_them(data, score):
+def test_unknown_labels_are_counted_as_evaluate_counts_them(data, score):
     names = [f"c{k}" for k in range(data.rows.shape[1])]
     fitted = make_predictor("standard", score=score, floor=0.8).fit(
         data.rows[:1000], data.labels[:1000], class_names=names
     )
     told = np.array(names, dtype=object)[data.labels[1000:]]
     told[:7] = "other"
-    report = fitted.evaluate(data.rows[1000:], told, top=2)
-    content = report_content(fitted, data.rows[1000:], told, top=2)
+    report = fitted.evaluate(data.rows[1000:], told)
+    content = report_content(fitted, data.rows[1000:], told)
     assert content["n_unknown"] == report.n_unknown == 7
     assert content["classes"]["covered"] == report.class_covered.tolist()
-    assert content["classes"]["covered_at_top"] == report.at_top.class_covered.tolist()
-    assert content["top"]["coverage"] == report.at_top.marginal_coverage < report.marginal_coverage
-    assert sum(content["classes"]["histogram"]) == report.n_rows - 7
     assert content["classes"]["guaranteed"] == fitted.guarantees_.round(4).tolist()
-    with pytest.raises(InputError, match="'top'"):
-        report_content(fitted, data.rows[1000:], told, top=0)
 
 
 def test_accepted_predictions_and_labels_that_make_sets_large_are_those_of_evaluate(

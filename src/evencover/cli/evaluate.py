@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,6 @@ def report(
     *,
     output: options.PageOutput,
     taxonomy: Path | None = None,
-    top: options.Top = None,
     force: options.Force = False,
     dask: options.Dask = None,
     read: options.Input = options.READ,
@@ -101,14 +101,6 @@ def report(
     source = read.open(data, "reporting", predictor)
     title = f"Coverage of {printable(as_location(data).name)}"
     with options.executor(dask) as workers:
-        write_report(
-            predictor,
-            output,
-            source,
-            executor=workers,
-            title=title,
-            force=force,
-            taxonomy=taxonomy,
-            top=top,
-        )
+        how: Any = {"executor": workers, "title": title, "force": force, "taxonomy": taxonomy}
+        write_report(predictor, output, source, **how)
     print(f"{output}: open it in a browser")

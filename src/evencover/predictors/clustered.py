@@ -422,9 +422,7 @@ class ClusteredPredictor(GroupPredictor):
             for m in range(n_clusters)
         ]
         whose.append("of all classes, because this class has too few to join a cluster")
-        reference = [f"the calibration examples of cluster {m}" for m in range(n_clusters)]
-        reference.append("the calibration examples of all classes")
-        return Sharing(groups.scores, groups.of_class, whose, reference)
+        return Sharing(groups.scores, groups.of_class, whose)
 
     def _class_facts(self) -> dict[str, list[str]]:
         if not self.n_clusters_:

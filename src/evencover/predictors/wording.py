@@ -48,14 +48,12 @@ class Needs(NamedTuple):
 class Sharing(NamedTuple):
     """Whose calibration scores make a threshold, for methods that keep them in groups.
 
-    For each group, ``whose`` follows "the 54th smallest of 60 calibration scores", and
-    ``reference`` is what its scores are called next to those of a class.
+    For each group, ``whose`` follows "the 54th smallest of 60 calibration scores".
     """
 
     scores: GroupedScores
     group_of_class: IntArray
     whose: Sequence[str]
-    reference: Sequence[str]
 
     def origin(self, class_index: int) -> str:
         """Describe where the threshold of a class comes from."""
@@ -68,15 +66,12 @@ class Sharing(NamedTuple):
         """Describe groups of all classes, of one class each, or of some classes."""
         members = np.bincount(group_of_class)
         n_groups = len(np.unique(group_of_class))
-        reference = "the calibration examples of its group"
         whose = [f"shared with {company(n)}" for n in members.tolist()]
         if n_groups == 1:
             whose = ["of all classes"] * len(members)
-            reference = "the calibration examples of all classes"
         elif n_groups == len(group_of_class):
             whose = ["of this class"] * len(members)
-            reference = "its own calibration examples"
-        return cls(scores, group_of_class, whose, [reference] * len(members))
+        return cls(scores, group_of_class, whose)
 
 
 def company(n_classes: int) -> str:

@@ -34,7 +34,7 @@ def report_html(
     title: str = "Coverage report",
     **rows: Any,
 ) -> str:
-    """Return the report that `write_report` writes; `rows` are its ids, top and so on."""
+    """Return the report that `write_report` writes; `rows` are its ids and so on."""
     require_extra()  # before the rows are read, which may take long
     return render_report(report_content(predictor, probabilities, labels, **rows), title)
 
@@ -48,7 +48,6 @@ def write_report(
     ids: Any = None,
     executor: Any = None,
     taxonomy: Any = None,
-    top: int | None = None,
     title: str = "Coverage report",
     force: bool = False,
 ) -> Path:
@@ -66,14 +65,11 @@ def write_report(
         Held-out examples, as in `BasePredictor.evaluate`; they are read once, in blocks.
     taxonomy
         A `Taxonomy`, or what it is read from, to summarize example sets.
-    top
-        Also show the coverage of sets that are cut to this many classes, overall and per class.
     title
         The title of the report.
     """
     path = check_output(path, force=force)
     rows: Any = {"ids": ids, "executor": executor, "taxonomy": taxonomy}
-    rows["top"] = top
     return write_html(path, report_html(predictor, probabilities, labels, title=title, **rows))
 
 

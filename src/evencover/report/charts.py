@@ -25,8 +25,6 @@ def report_charts(target: float | None) -> dict[str, Any]:
     charts = {
         "coverage": class_coverage(target),
         "calibration": coverage_by_calibration_count(target),
-        "sizes": set_sizes(),
-        "scores": score_distribution(),
     }
     return {name: to_vega(chart) for name, chart in charts.items()}
 
@@ -168,64 +166,6 @@ def coverage_by_calibration_count(target: float | None) -> Any:
     )
     params = _params(selected=-1, bottom=0, ticks=[0, 10, 100, 1000], counts=[0, 100])
     return layers.properties(height=240).add_params(*params)
-
-
-def set_sizes() -> Any:
-    """Draw the fraction of sets by size."""
-    x = alt.X(
-        "left:Q",
-        title="classes in a set",
-        scale=alt.Scale(nice=False, zero=False),
-        axis=alt.Axis(grid=False, tickMinStep=1, format=",d"),
-    )
-    y = alt.Y(
-        "share:Q",
-        title=None,
-        scale=alt.Scale(domainMin=0),
-        axis=alt.Axis(format=".0%", tickCount=4),
-    )
-    bars = _data("sizes").mark_rect(color=CALM, opacity=0.85)
-    return bars.encode(x=x, x2="right:Q", y=y, y2=alt.Y2Datum(0)).properties(height=240)
-
-
-def score_distribution() -> Any:
-    """Draw a class's scores as bars, those of its group as an outline, and the threshold.
-
-    The axis is stretched so that all calibration scores together would be flat.
-    """
-    x = alt.X(
-        "left:Q",
-        title="score of the true class, from easy to hard",
-        scale=alt.Scale(domain=[0, 1], nice=False),
-        axis=alt.Axis(
-            grid=False,
-            values=alt.ExprRef("ticks"),
-            labelExpr="labels[indexof(ticks, datum.value)]",
-            labelOverlap=True,
-        ),
-    )
-    y = alt.Y("density:Q", title=None, axis=None, scale=alt.Scale(domainMin=0))
-    color = _if("datum.missed", {"expr": "warn"}, {"expr": "calm"})
-    threshold = _data("threshold").encode(x=alt.X("place:Q"))
-    layers = (
-        _data("bars")
-        .mark_rect(opacity=0.75)
-        .encode(x=x, x2="right:Q", y=y, y2=alt.Y2Datum(0), color=color)
-        + _data("outline")
-        .mark_line(interpolate="step-after", color=INK, strokeWidth=1.5)
-        .encode(x=alt.X("left:Q"), y=y, order="left:Q")
-        + threshold.mark_rule(color=INK, strokeDash=[4, 3])
-        + threshold.mark_text(
-            baseline="top",
-            dy=-14,
-            align=alt.ExprRef("datum.place > 0.6 ? 'right' : 'left'"),
-            dx=alt.ExprRef("datum.place > 0.6 ? -5 : 5"),
-            color=INK,
-            fontSize=12,
-        ).encode(y=alt.value(0), text="text:N")
-    )
-    params = _params(ticks=[0, 1], labels=["0", "1"])
-    return layers.properties(height=120).add_params(*params)
 
 
 def pareto() -> Any:

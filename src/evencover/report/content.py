@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._kernels import Coverage
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.comparison.result import Comparison
 from evencover.data.source import Block
@@ -23,8 +22,7 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels
 from evencover.predictors.fit import align_to_calibration
 from evencover.predictors.rule import SetRule, listed_labels
-from evencover.predictors.shift_checks import score_histogram
-from evencover.predictors.wording import Sharing
+from evencover.predictors.shift_checks import EvaluationCounts, merge_counts, scores_by_bin
 from evencover.quantiles import ClassAlpha
 from evencover.report.page import percent
 from evencover.report.verdict import (
@@ -40,9 +38,7 @@ from evencover.scores import make_score
 from evencover.sets import PredictionSets
 from evencover.taxonomy import Taxonomy
 from evencover.topk import TopK
-from evencover.validation import whole_number
 
-N_BINS = 20
 MOST_TARGETS = 3  # different target coverages that the report lists
 MANY_EMPTY = 0.01  # share of empty sets from which the report names the option to avoid them
 
@@ -55,24 +51,18 @@ def report_content(
     ids: Any = None,
     executor: Any = None,
     taxonomy: Any = None,
-    top: int | None = None,
 ) -> dict[str, Any]:
     """Read labeled rows once, in blocks, and return all that the report shows, ready for JSON."""
-    if top is not None:
-        whole_number(top, "top", "report", 1)
     source = align_to_calibration(predictor, probabilities, labels, ids, allow_unknown=True)
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     require_labels(source, "A report")
-    edges = score_bins(predictor).edges
-    calibration_edges, _ = predictor.fit_.score_bins
-    rule = predictor.rule(logits=source.logits)
     names = None if ids is None else to_numpy(ids)
-    view = ViewBlock(rule, edges, calibration_edges, names, tree, top)
-    merge: Any = partial(ReportCounts.merged, predictor.n_classes_, len(edges) - 1)
-    finish = ReportCounts.with_shown_confusions
-    counts, read = fold_source(source, view, merge, finish, executor)
-    measured = counts.tally, counts.confusions, counts.scores_by_bin, counts.cut
-    return describe(predictor, predictor._coverage_report(source, read, *measured), counts, top)
+    view = ViewBlock(
+        predictor.rule(logits=source.logits), predictor.fit_.score_bins[0], names, tree
+    )
+    merge: Any = partial(ReportCounts.merged, predictor.n_classes_)
+    counts, read = fold_source(source, view, merge, ReportCounts.abridged, executor)
+    return describe(predictor, predictor._coverage_report(source, read, *counts.counts), counts)
 
 
 # ---- rows to counts ------------------------------------------------------------------------------
@@ -82,50 +72,35 @@ def report_content(
 class ViewBlock:
     """Make the `BlockView` of a block, here or on a worker.
 
-    ``edges`` bound the bins of the report's histograms, ``calibration_edges`` those of the
-    predictor's score bins; ``names`` are the user's row ids; ``top`` is the size to cut sets to.
+    ``edges`` bound the predictor's bins of scores; ``names`` are the user's row ids.
     """
 
     rule: SetRule
     edges: FloatArray
-    calibration_edges: FloatArray
     names: Array | None
     taxonomy: Taxonomy | None
-    top: int | None = None
 
     def __call__(self, block: Block) -> BlockView:
         """Do all that takes time; blocks run side by side."""
         assert block.labels is not None
-        scoring = self.rule.scoring
-        known = block.labels < block.rows.shape[1]
-        scores = scoring.true_labels(block)[known]
-        scores = scoring.score.from_base(scores, block.labels[known])
         sets = self.rule.sets(block)
-        return BlockView(
-            self,
-            block,
-            block.labels,
-            sets,
-            sets.have(block.labels),
-            block.rows.argmax(axis=1),
-            np.searchsorted(self.edges[1:-1], scores, side="left"),
-            score_histogram(self.calibration_edges, scores),
-            None if self.top is None else Tally.of(sets.top(self.top), block.labels),
+        confusions = Confusions.of(block.labels, block.rows.argmax(axis=1), sets.n_classes)
+        tally = Tally.of(sets, block.labels)._replace(listed=listed_labels(block))
+        counts = EvaluationCounts(
+            tally, confusions, scores_by_bin(self.rule, self.edges, block), None
         )
+        return BlockView(self, block, block.labels, sets, sets.have(block.labels), counts)
 
 
 class BlockView(NamedTuple):
-    """A block with its sets and scores; ``bins`` are those of rows with a known label."""
+    """A block with its sets and counts."""
 
     view: ViewBlock
     block: Block
     labels: IntArray
     sets: PredictionSets
     is_covered: Array
-    top_classes: IntArray
-    bins: IntArray
-    scores_by_bin: IntArray
-    cut: Tally | None
+    counts: EvaluationCounts
 
     def example(self, index: int, n_members: int) -> list[Any]:
         """Return [row, covered, size, percent, members, percents] of one row.
@@ -161,65 +136,44 @@ class BlockView(NamedTuple):
 class ReportCounts:
     """Counts of test rows, and the first few missed and covered rows of each class as examples.
 
-    ``histogram`` (K, B) counts the scores of each class's rows by `score_bins`, ``scores_by_bin``
-    all by `score_histogram`, ``covered_by_size`` (K + 1,) covered rows by the size of their set.
-    ``cut`` is the tally of sets that are cut to their most probable classes.
+    ``counts`` are those of `evaluate`; ``covered_by_size`` (K + 1,) counts covered rows by the size
+    of their set.
     """
 
-    def __init__(self, n_classes: int, n_bins: int) -> None:
+    counts: EvaluationCounts
+
+    def __init__(self, n_classes: int) -> None:
         many = n_classes > 3000  # fewer examples keep the page small
-        self.tally = Tally.zeros(n_classes)
-        self.cut: Tally | None = None
-        self.confusions = Confusions.none(n_classes)
-        self.histogram = np.zeros((n_classes, n_bins), dtype=np.int64)
         self.covered_by_size = np.zeros(n_classes + 1, dtype=np.int64)
-        self.scores_by_bin = np.zeros(1, dtype=np.int64)
         self.n_members = 6 if many else 10
         # How many more examples are wanted of missed (column 0) and covered rows (column 1).
         self.wanted = np.tile(np.array([2, 1] if many else [3, 2]), (n_classes, 1))
         self.examples: list[list[list[Any]]] = [[] for _ in range(n_classes)]
 
     @classmethod
-    def merged(
-        cls, n_classes: int, n_bins: int, parts: Iterable[BlockView | ReportCounts]
-    ) -> ReportCounts:
+    def merged(cls, n_classes: int, parts: Iterable[BlockView | ReportCounts]) -> ReportCounts:
         """Merge views of consecutive blocks, or counts of consecutive parts, in their order."""
-        counts, confusions = cls(n_classes, n_bins), [Confusions.none(n_classes)]
-        for part in parts:
-            counts.scores_by_bin = counts.scores_by_bin + part.scores_by_bin
-            if part.cut is not None:
-                counts.cut = part.cut if counts.cut is None else counts.cut + part.cut
-            if isinstance(part, ReportCounts):
-                confusions.append(part.confusions)
-                counts._add_counts(part)
-            else:
-                confusions.append(Confusions.of(part.labels, part.top_classes, n_classes))
-                counts._add_block(part)
-            if len(confusions) == 256:  # memory must not grow with the number of rows
-                confusions = [Confusions.total(confusions)]
-        counts.confusions = Confusions.total(confusions)
-        return counts
+        merged = cls(n_classes)
 
-    def _add_counts(self, other: ReportCounts) -> None:
-        self.tally = self.tally + other.tally
-        self.histogram += other.histogram
-        self.covered_by_size += other.covered_by_size
-        for label, examples in enumerate(other.examples):
-            for example in examples:
-                self.add_example(label, example)
+        def counts() -> Iterable[EvaluationCounts]:
+            for part in parts:
+                merged._add(part)
+                yield part.counts
 
-    def _add_block(self, view: BlockView) -> None:
-        labels, sizes, is_covered = view.labels, view.sets.sizes, view.is_covered
-        appearances = np.bincount(view.sets.indices, minlength=len(self.examples))
-        coverage = Coverage(sizes, is_covered, view.top_classes, view.sets.accepted)
-        tally = Tally.of_coverage(labels, coverage, appearances)
-        self.tally = self.tally + tally._replace(listed=listed_labels(view.block))
-        known = labels < len(self.examples)
-        np.add.at(self.histogram, (labels[known], view.bins), 1)
-        np.add.at(self.covered_by_size, sizes[is_covered], 1)
+        merged.counts = merge_counts(counts())
+        return merged
+
+    def _add(self, part: BlockView | ReportCounts) -> None:
+        if isinstance(part, ReportCounts):
+            self.covered_by_size += part.covered_by_size
+            for label, examples in enumerate(part.examples):
+                for example in examples:
+                    self.add_example(label, example)
+            return
+        np.add.at(self.covered_by_size, part.sets.sizes[part.is_covered], 1)
         wanted = np.append(self.wanted, 0)  # no example of an unknown label
-        for row in _first_of_each(labels * 2 + is_covered, wanted).tolist():
-            self.add_example(int(labels[row]), view.example(row, self.n_members))
+        for row in _first_of_each(part.labels * 2 + part.is_covered, wanted).tolist():
+            self.add_example(int(part.labels[row]), part.example(row, self.n_members))
 
     def add_example(self, label: int, example: list[Any]) -> None:
         """Keep an example of a class if one of its kind is still wanted."""
@@ -227,9 +181,9 @@ class ReportCounts:
             self.wanted[label, example[1]] -= 1
             self.examples[label].append(example)
 
-    def with_shown_confusions(self) -> ReportCounts:
+    def abridged(self) -> ReportCounts:
         """Drop the confusions that the report does not show."""
-        self.confusions = self.confusions.most_frequent()
+        self.counts = self.counts.abridged()
         return self
 
 
@@ -250,79 +204,20 @@ def _rounded(percent: float) -> float:
     return round(float(percent)) if percent >= 9.95 else round(float(percent), 1)
 
 
-# ---- bins of scores ------------------------------------------------------------------------------
-
-
-class Bins(NamedTuple):
-    """Bins of scores, each with about as many calibration scores as any other.
-
-    Scores crowd at one end (most softmax scores are near 0, thresholds near 1), so equal steps
-    would show one full bar and hide what matters. ``edges`` (B + 1,) are scores; ``places``
-    (B + 1,) is where they are drawn: the share of calibration scores up to there.
-    """
-
-    edges: FloatArray
-    places: FloatArray
-
-
-def score_bins(predictor: BasePredictor) -> Bins:
-    """Return the same bins for all classes, so that classes can be compared by eye."""
-    kept = groups_behind(predictor)[0].scores.scores
-    scores = np.sort(kept[np.isfinite(kept)])
-    if len(scores) == 0:
-        return _bins_without_scores(predictor.thresholds_)
-    inner = np.unique(np.quantile(scores, np.arange(1, N_BINS) / N_BINS, method="inverted_cdf"))
-    inner = _snapped(inner[inner < scores[-1]], predictor.thresholds_, scores)
-    shares = np.searchsorted(scores, inner, side="right") / len(scores)
-    return Bins(
-        np.concatenate([[min(scores[0], 0.0)], inner, [max(scores[-1], np.nextafter(0, 1))]]),
-        np.concatenate([[0.0], shares, [1.0]]),
-    )
-
-
-def _bins_without_scores(thresholds: FloatArray) -> Bins:
-    """Make bins that are finest where the thresholds are, drawn with equal width."""
-    finite = thresholds[np.isfinite(thresholds)]
-    top = max(1.0, finite.max(initial=1.0))
-    crowd = np.quantile(finite, np.arange(1, 10) / 10) if len(finite) else finite
-    edges = np.unique(np.concatenate([np.linspace(0, top, 11), crowd]))
-    return Bins(edges, np.linspace(0, 1, len(edges)))
-
-
-def _snapped(edges: FloatArray, thresholds: FloatArray, scores: FloatArray) -> FloatArray:
-    """Move the nearest free edge to each threshold, if few: no bin is then partly covered."""
-    wanted = np.unique(thresholds[np.isfinite(thresholds)])
-    if not 0 < len(wanted) <= len(edges) // 2:
-        return edges
-    ranks, moved = np.searchsorted(scores, edges, side="right"), edges.copy()
-    free = np.ones(len(edges), dtype=bool)
-    for threshold in wanted:
-        distance = np.abs(ranks - np.searchsorted(scores, threshold, side="right"))
-        nearest = int(np.where(free, distance, len(scores) + 1).argmin())
-        free[nearest], moved[nearest] = False, threshold
-    return np.unique(moved[moved < scores[-1]])
-
-
 # ---- counts to content ---------------------------------------------------------------------------
 
 
 def describe(
-    predictor: BasePredictor,
-    report: CoverageReport,
-    counts: ReportCounts,
-    top: int | None = None,
+    predictor: BasePredictor, report: CoverageReport, counts: ReportCounts
 ) -> dict[str, Any]:
     """Return the content of the report; columns have one entry per class or group."""
     sharing, group_of_class, group_rows = groups_behind(predictor)
-    bins = score_bins(predictor)
     return {
         "method": predictor.method,
         "score": make_score(predictor.score).name,
         "alpha": report.alpha,
         "target": report.target_text,
         "targets": target_values(predictor.fit_.alpha),
-        "exact": predictor.exact,
-        "keep_top": predictor.fit_.keep_top,
         "n_rows": report.n_rows,
         "n_unknown": report.n_unknown,
         "n_classes": report.n_classes,
@@ -331,7 +226,6 @@ def describe(
         "guarantee": in_percent(predictor.guarantee_text, predictor.fit_.alpha),
         "guaranteed": _about_guarantees(predictor),
         "without_guarantee": _without_guarantee(predictor),
-        "top": None if report.at_top is None else _about_top(report, report.at_top, top),
         "has_thresholds": report.thresholds is not None,
         "origin": predictor._origin,
         "weights": {name: w.round(4).tolist() for name, w in predictor._weights().items()},
@@ -341,7 +235,6 @@ def describe(
         "numbers": descriptions("report", report.target_text, report),
         "true_gap_interval": [or_none(limit) for limit in report.true_gap_interval],
         "size_quantiles": report.size_quantiles,
-        "sizes": size_histogram(report.size_counts),
         "coverage_by_size": coverage_by_size(report.size_counts, counts.covered_by_size),
         "acceptance": _about_acceptance(report),
         "contributors": _about_contributors(report),
@@ -350,8 +243,13 @@ def describe(
         "states": [state.name.lower() for state in State],
         "verdict": verdict(report, usual_spread(report, group_of_class, group_rows)),
         "remedies": remedies(predictor, report),
-        "classes": _class_columns(predictor, report, counts) | _threshold_columns(report, bins),
-        "groups": _group_columns(predictor, sharing, bins),
+        "classes": _class_columns(predictor, report, counts),
+        "groups": {
+            "of_class": sharing.group_of_class.tolist(),
+            "whose": list(sharing.whose),
+            "rows": sharing.scores.counts.tolist(),
+            "rank": predictor._group_ranks(sharing.scores.counts).tolist(),
+        },
     }
 
 
@@ -374,17 +272,6 @@ def target_values(alpha: ClassAlpha) -> str:
     return " and ".join(reversed(texts))
 
 
-def _about_top(whole: CoverageReport, cut: CoverageReport, top: int | None) -> dict[str, Any]:
-    """Return what a cut of the sets costs in coverage, overall and in numbers of classes."""
-    return {
-        "n": top,
-        "coverage": cut.marginal_coverage,
-        "avg_size": cut.avg_size,
-        "n_lower": int((cut.class_covered < whole.class_covered).sum()),
-        "n_likely_below": int(cut.likely_below.sum()),
-    }
-
-
 def _about_guarantees(predictor: BasePredictor) -> str:
     """State the range of guaranteed coverage, if classes have guarantees that differ."""
     lowest, highest = (percent(float(f(predictor.guarantees_)), 0) for f in (np.min, np.max))
@@ -398,20 +285,6 @@ def _without_guarantee(predictor: BasePredictor) -> list[int]:
     if predictor.floor is None:
         return []
     return [int(index) for index in np.flatnonzero(predictor.guarantees_ == 0)]
-
-
-def size_histogram(size_counts: IntArray, most: int = 40) -> dict[str, list[int]]:
-    """Count sets by size, in at most about `most` bars of equal width.
-
-    >>> size_histogram(np.array([1, 5, 2, 0]))
-    {'from': [0, 1, 2], 'to': [0, 1, 2], 'count': [1, 5, 2]}
-    """
-    largest = int(np.flatnonzero(size_counts)[-1])
-    width = max(1, -(-(largest + 1) // most))
-    starts = np.arange(0, largest + 1, width)
-    counts = np.add.reduceat(size_counts[: largest + 1], starts)
-    ends = np.minimum(starts + width - 1, len(size_counts) - 1)
-    return {"from": starts.tolist(), "to": ends.tolist(), "count": counts.tolist()}
 
 
 def coverage_by_size(size_counts: IntArray, covered: IntArray) -> list[dict[str, Any]]:
@@ -489,6 +362,8 @@ def _class_columns(
     with np.errstate(invalid="ignore"):
         sizes = (report.size_sums / report.class_counts).round(2)
     names = report.class_names or [f"class {k}" for k in range(report.n_classes)]
+    none = np.full(report.n_classes, np.inf)
+    thresholds = none if report.thresholds is None else report.thresholds
     columns: dict[str, Any] = {
         "name": list(map(str, names)),
         "rows": report.class_counts.tolist(),
@@ -497,20 +372,18 @@ def _class_columns(
         "high": limits[:, 1].tolist(),
         "state": "".join(map(str, class_states(report).tolist())),
         "calibration": report.calibration_counts.tolist(),
+        "threshold": [_shown_threshold(threshold) for threshold in thresholds.tolist()],
         "size": [or_none(size) for size in sizes.tolist()],
         "confused": [
             [number for pair in report.confusions.of_class(index) for number in pair]
             for index in range(report.n_classes)
         ],
-        "histogram": counts.histogram.ravel().tolist(),
         "examples": [
             sorted(examples, key=lambda example: example[1]) for examples in counts.examples
         ],
     }
     if report.class_alpha is not None:
         columns["target"] = report.class_target.round(6).tolist()
-    if report.at_top is not None:
-        columns["covered_at_top"] = report.at_top.class_covered.tolist()
     if predictor.guarantees_.any():
         columns["guaranteed"] = predictor.guarantees_.round(4).tolist()
         columns["set_by_floor"] = predictor._set_by_floor().tolist()
@@ -519,45 +392,8 @@ def _class_columns(
     return columns
 
 
-def _threshold_columns(report: CoverageReport, bins: Bins) -> dict[str, Any]:
-    """Return thresholds and their places in the bins; None for classes without a finite one."""
-    none = np.full(report.n_classes, np.inf)
-    thresholds = none if report.thresholds is None else report.thresholds
-    places = np.interp(thresholds, bins.edges, bins.places).tolist()
-    pairs = [
-        (float(f"{threshold:.6g}"), round(place, 4)) if np.isfinite(threshold) else (None, None)
-        for threshold, place in zip(thresholds.tolist(), places, strict=True)
-    ]
-    return {"threshold": [pair[0] for pair in pairs], "place": [pair[1] for pair in pairs]}
-
-
-def _group_columns(predictor: BasePredictor, sharing: Sharing, bins: Bins) -> dict[str, Any]:
-    groups = sharing.scores
-    # An edge belongs to the bin on its left, as a score equal to the threshold is covered.
-    counts = [
-        np.diff(np.searchsorted(groups.of(g), bins.edges[1:-1], "right"), prepend=0, append=n)
-        for g, n in enumerate(groups.counts.tolist())
-    ]
-    return {
-        "of_class": sharing.group_of_class.tolist(),
-        "whose": list(sharing.whose),
-        "reference": list(sharing.reference),
-        "rows": groups.counts.tolist(),
-        "rank": predictor._group_ranks(groups.counts).tolist(),
-        "histogram": [int(count) for group in counts for count in group],
-        "bin_edges": _distinct(bins.edges),
-        "bin_places": bins.places.round(4).tolist(),
-    }
-
-
-def _distinct(edges: FloatArray) -> list[float]:
-    """Round edges to four digits, or to as many as keep them distinct.
-
-    >>> _distinct(np.array([0.123456, 0.99996, 1.0]))
-    [0.12346, 0.99996, 1.0]
-    """
-    candidates = ([float(f"{edge:.{n}g}") for edge in edges.tolist()] for n in range(4, 17))
-    return next((short for short in candidates if len(set(short)) == len(edges)), edges.tolist())
+def _shown_threshold(threshold: float) -> float | None:
+    return float(f"{threshold:.6g}") if np.isfinite(threshold) else None
 
 
 # ---- the comparison ------------------------------------------------------------------------------

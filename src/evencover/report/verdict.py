@@ -80,7 +80,7 @@ def groups_behind(predictor: BasePredictor) -> tuple[Sharing, IntArray, IntArray
     There are no groups of scores if the method keeps none; all rows stand behind every class then.
     """
     nowhere = np.full(predictor.n_classes_, -1, dtype=np.int64)
-    nothing = Sharing(GroupedScores(np.zeros(0), np.zeros(1, dtype=np.int64)), nowhere, (), ())
+    nothing = Sharing(GroupedScores(np.zeros(0), np.zeros(1, dtype=np.int64)), nowhere, ())
     sharing = predictor._sharing() or nothing
     if (sharing.group_of_class < 0).any():
         rows = np.array([predictor.n_calibration_])

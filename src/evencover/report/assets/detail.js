@@ -1,7 +1,6 @@
-// One class: coverage, threshold, scores, confusions, examples.
+// One class: coverage, threshold, confusions, examples.
 
 const G = D.groups;
-const N_BINS = G.bin_places.length - 1;
 const detail = byId("detail");
 const isSheet = matchMedia("(max-width: 79rem)");
 let openedFrom = null;
@@ -30,8 +29,6 @@ function closeDetail() {
 }
 
 function drawNothing() {
-  views.scores?.finalize();
-  delete views.scores;
   state.selected = -1;
   byId("classes").querySelector("[aria-current]")?.removeAttribute("aria-current");
   for (const name of ["coverage", "calibration"]) views[name]?.signal("selected", -1).run();
@@ -39,8 +36,6 @@ function drawNothing() {
 }
 
 function drawDetail(i) {
-  views.scores?.finalize();
-  delete views.scores;
   const close = el("button", { type: "button", class: "quiet close", onclick: closeDetail }, "Close");
   detail.replaceChildren(
     el("header", {}, el("h3", { id: "detail-name", dir: "auto" }, C.name[i]), close),
@@ -48,13 +43,11 @@ function drawDetail(i) {
     el("dl", { class: "facts" }, ...facts(i)),
     el("h4", {}, "Threshold"),
     el("p", {}, originOf(i)),
-    ...(C.rows[i] ? [el("h4", {}, "Scores of its test examples"), el("div", { id: "chart-scores", class: "chart", role: "img", "aria-label": `Scores of ${C.name[i]}` }), el("p", { class: "caption" }, scoreCaption(i))] : []),
     el("h4", {}, "Confusions"),
     confusionList(i),
     el("h4", {}, "Examples"),
     exampleList(i),
   );
-  if (C.rows[i]) drawScores(i);
 }
 
 const WIDE = 0.1; // an interval wider than this comes from few examples
@@ -89,7 +82,6 @@ function facts(i) {
   for (const [name, values] of Object.entries(D.facts)) list.push(fact(name, values[i]));
   if (C.target) list.push(fact("Target", percent(C.target[i], 2)));
   if (C.guaranteed) list.push(fact("Guaranteed", guaranteedText(i)));
-  if (D.top && C.rows[i]) list.push(fact(`Coverage, top ${D.top.n}`, percent(atTop(i), 1)));
   if (C.size[i] !== null) list.push(fact("Mean set size", C.size[i].toFixed(1)));
   return list;
 }
@@ -118,73 +110,6 @@ function originOf(i) {
   }
   const rank = G.rank[g] ? `the ${ordinal(G.rank[g])} smallest` : C.target ? "a quantile" : "a weighted quantile";
   return `A set includes the class if its score is at most the threshold, ${rank} of ${whole.format(G.rows[g])} calibration scores ${G.whose[g]}.`;
-}
-
-// ---- scores
-
-function bars(histogram, start, total) {
-  return Array.from({ length: N_BINS }, (_, b) => {
-    const [left, right] = [G.bin_places[b], G.bin_places[b + 1]];
-    const n = histogram[start + b];
-    return { left, right, n, b, share: total ? n / total : 0, density: total ? n / total / (right - left) : 0 };
-  });
-}
-
-// Numbers with two digits, or as many as keep them distinct.
-function distinct(numbers) {
-  let texts = [];
-  for (let digits = 2; digits < 17; digits++) {
-    texts = numbers.map((number) => String(+number.toPrecision(digits)));
-    if (new Set(texts).size === numbers.length) break;
-  }
-  return texts;
-}
-
-function drawScores(i) {
-  const g = G.of_class[i];
-  const place = C.place[i];
-  const own = bars(C.histogram, i * N_BINS, C.rows[i]);
-  for (const bar of own) bar.missed = place !== null && (bar.left + bar.right) / 2 > place;
-  const group = g < 0 ? allTestRows() : bars(G.histogram, g * N_BINS, G.rows[g]);
-  const outline = [...group, { ...group[N_BINS - 1], left: 1 }];
-  const nearest = (wish) => G.bin_places.reduce((best, p) => (Math.abs(p - wish) < Math.abs(best - wish) ? p : best));
-  const ticks = [...new Set([0, 0.25, 0.5, 0.75, 1].map(nearest))];
-  const labels = distinct(ticks.map((p) => G.bin_edges[G.bin_places.indexOf(p)]));
-  drawLatestScores({
-    data: { bars: own, outline, threshold: place === null ? [] : [{ place, text: "threshold" }] },
-    signals: { ticks, labels },
-    label: `Scores of ${C.name[i]} against ${reference(i)}; ${count(C.rows[i] - C.covered[i], "example")} above the threshold.`,
-    tipOf: (d) => d.b !== undefined && [
-      `scores from ${short(G.bin_edges[d.b])} to ${short(G.bin_edges[d.b + 1])}`,
-      `${percent(own[d.b].share, 1)} of its test examples (${whole.format(own[d.b].n)})`,
-      `${percent(group[d.b].share, 1)} of ${reference(i)}`,
-    ],
-  });
-}
-
-// Another class may be selected before this chart is drawn.
-async function drawLatestScores(options) {
-  const container = byId("chart-scores");
-  const view = await drawChart("scores", options);
-  if (!container.isConnected) {
-    view.finalize();
-    if (views.scores === view) delete views.scores;
-  }
-}
-
-// Without kept calibration scores, compare with the test examples of all classes.
-function allTestRows() {
-  const sums = new Array(N_BINS).fill(0);
-  C.histogram.forEach((n, k) => { sums[k % N_BINS] += n; });
-  return bars(sums, 0, D.n_rows);
-}
-
-const reference = (i) => (G.of_class[i] < 0 ? "the test examples of all classes" : G.reference[G.of_class[i]]);
-
-function scoreCaption(i) {
-  const line = threshold(i) === null ? "" : " Examples to the right of the threshold are missed"
-    + (D.exact ? "; near it, a random draw decides." : D.keep_top ? ", unless the class is the most probable." : ".");
-  return `Bars: this class. Outline: ${reference(i)}.${line}`;
 }
 
 // ---- confusions and examples

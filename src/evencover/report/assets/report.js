@@ -77,13 +77,7 @@ async function drawCharts() {
     crowded: isCrowded, onClick,
     tipOf: (d) => d.mean === undefined ? tipOfClass(d) : [`mean of ${count(d.n, "class", "classes")}`, percent(d.mean, 1), `${whole.format(d.first)} to ${whole.format(d.last)} calibration examples`],
   });
-  const sizes = D.sizes.count.map((n, k) => ({ left: D.sizes.from[k] - 0.45, right: D.sizes.to[k] + 0.45, share: n / D.n_rows, n, from: D.sizes.from[k], to: D.sizes.to[k] }));
-  const sizesChart = drawChart("sizes", {
-    data: { sizes },
-    label: `Sizes of ${count(D.n_rows, "set")}: median ${D.size_quantiles["50"]}, 95th percentile ${D.size_quantiles["95"]}, maximum ${D.size_quantiles["100"]}.`,
-    tipOf: (d) => d.n !== undefined && [d.from === d.to ? count(d.from, "class", "classes") : `${d.from} to ${d.to} classes`, `${percent(d.share, 1)} of the sets (${whole.format(d.n)})`],
-  });
-  await Promise.all([coverageChart, calibrationChart, sizesChart]);
+  await Promise.all([coverageChart, calibrationChart]);
 }
 
 startTable();

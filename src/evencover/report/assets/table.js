@@ -12,7 +12,6 @@ const isBelow = (i) => stateOf(i) === "below";
 
 const coverage = Array.from({ length: K }, (_, i) => (C.rows[i] ? C.covered[i] / C.rows[i] : null));
 const threshold = (i) => C.threshold[i];
-const atTop = (i) => (C.rows[i] ? C.covered_at_top[i] / C.rows[i] : null);
 const guaranteedText = (i) => (C.guaranteed[i] ? percent(C.guaranteed[i]) : "none");
 const clusterName = (m) => (m < 0 ? "no cluster" : `cluster ${m}`);
 // Match "Kölsch" with the query "kolsch".
@@ -33,9 +32,6 @@ const COLUMNS = [
   { key: "coverage", title: "Coverage", value: (i) => (C.rows[i] ? coverage[i] + C.high[i] / 1e6 : null), cell: coverageCell },
   ...(C.target
     ? [{ key: "target", title: "Target", number: true, value: (i) => C.target[i], cell: (i) => percent(C.target[i], 2) }]
-    : []),
-  ...(D.top
-    ? [{ key: "top", title: `Top ${D.top.n}`, number: true, wide: true, value: atTop, cell: (i) => (C.rows[i] ? percent(atTop(i)) : "–") }]
     : []),
   { key: "limits", title: "95% interval", number: true, wide: true, value: (i) => (C.rows[i] ? C.high[i] + C.low[i] / 1e4 : null),
     cell: (i) => (C.rows[i] ? `${Math.round(100 * C.low[i])}–${percent(C.high[i])}` : "–") },
