@@ -147,7 +147,7 @@ def functions():
     save(model, "model.safetensors")
     yield "saved", Path("model.safetensors")
     yield "loaded", load("model.safetensors").predict_set(NEW[0]).to_mask()
-    for extension in (".npz", ".jsonl", ".csv"):
+    for extension in (".jsonl", ".csv"):
         listing = Listing(with_probabilities=True, top=3)
         write_sets(f"sets{extension}", listing.blocks(model, NEW[0], ids=NEW[2]), NAMES, ids=NEW[2])
         yield f"sets{extension}", Path(f"sets{extension}")

@@ -4,20 +4,17 @@ import csv
 import json
 import re
 
-import numpy as np
 import pytest
 
 pq = pytest.importorskip("pyarrow.parquet")
 
-ENDINGS = ["parquet", "npz", "jsonl", "csv"]
+ENDINGS = ["parquet", "jsonl", "csv"]
 
 
 def read_back(path):
     """One record per row: id, size, set, names, probabilities, as far as the file has them."""
     if path.suffix == ".parquet":
         return pq.read_table(path).to_pylist()
-    if path.suffix == ".npz":
-        return read_npz(path)
     if path.suffix == ".jsonl":
         records = [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
     else:
@@ -39,18 +36,3 @@ def from_cells(record):
     if "probabilities" in record:
         record["probabilities"] = list(map(float, record["probabilities"].split()))
     return record
-
-
-def read_npz(path):
-    with np.load(path, allow_pickle=False) as file:
-        cut = file["indptr"][1:-1]
-        columns = {"size": file["size"], "accepted": file["accepted"]}
-        columns = columns | {"set": np.split(file["indices"], cut)}
-        if "class_names" in file:
-            columns["names"] = [file["class_names"][members] for members in columns["set"]]
-        if "probabilities" in file:
-            columns["probabilities"] = np.split(file["probabilities"], cut)
-        if "id" in file:
-            columns["id"] = file["id"]
-    lists = {key: [np.asarray(v).tolist() for v in values] for key, values in columns.items()}
-    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]

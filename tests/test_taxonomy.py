@@ -137,7 +137,7 @@ def test_the_page_says_sets_in_words(fitted):
     assert {len(example) for kept in plain for example in kept} == {6}
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".parquet", ".csv", ".npz"])
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet", ".csv"])
 def test_files_describe_sets_in_words(fitted, tmp_path, ending):
     predictor, rows, _ = fitted
     tree = Taxonomy(TABLE, predictor.class_names_)
@@ -145,8 +145,6 @@ def test_files_describe_sets_in_words(fitted, tmp_path, ending):
     write_sets(path, Listing(taxonomy=tree).blocks(predictor, rows))
     if ending == ".jsonl":
         found = [json.loads(line)["summary"] for line in path.read_text().splitlines()]
-    elif ending == ".npz":
-        found = np.load(path)["summary"].tolist()
     elif ending == ".csv":
         pandas = pytest.importorskip("pandas")
         found = pandas.read_csv(path)["summary"].tolist()

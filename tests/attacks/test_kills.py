@@ -25,7 +25,6 @@ repetitions = 2
 COMMANDS = {
     "calibrate": ["calibrate", "cal.npz", "--method", "classwise", "-o", "out/m.safetensors"],
     "parquet": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.parquet"],
-    "npz": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.npz"],
     "csv": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.csv"],
     "folder": ["predict", "m.safetensors", "parts", "-o", "out/sets"],
     "jsonl": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.jsonl"],

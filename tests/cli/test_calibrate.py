@@ -1,5 +1,6 @@
 """`evencover calibrate`: what the library learns, by name."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -63,9 +64,10 @@ def test_every_method_and_score_is_calibrated_by_name(folder, run, data, argumen
     assert {name: fitted.get_params()[name] for name in expected} == expected
     again = type(fitted)(**fitted.get_params()).fit(data.rows[:300], data.labels[:300])
     assert again.thresholds_.tolist() == fitted.thresholds_.tolist()
-    succeeded(run("predict", "m.safetensors", "new.npy", "-o", "sets.npz"))
+    succeeded(run("predict", "m.safetensors", "new.npy", "-o", "sets.jsonl"))
     sets = again.predict_set(data.rows[300:])
-    assert np.load("sets.npz")["indices"].tolist() == sets.indices.tolist()
+    lines = Path("sets.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["set"] for line in lines] == sets.to_lists()
     assert_found("overall coverage", succeeded(run("evaluate", "m.safetensors", "test.npz")).out)
 
 

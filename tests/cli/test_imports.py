@@ -34,12 +34,12 @@ def test_importing_evencover_imports_nothing_heavy(tmp_path):
 def test_predict_imports_no_scikit_learn(folder, run, method):
     clusters = ("--set", "gamma=0.4", "--set", "n_clusters=2") if method == "clustered" else ()
     succeeded(run("calibrate", "cal.npz", "--method", method, *clusters, "-o", "m.safetensors"))
-    arguments = ["predict", "m.safetensors", "new.npy", "-o", "sets.npz"]
+    arguments = ["predict", "m.safetensors", "new.npy", "-o", "sets.jsonl"]
     used = modules_after(f"from evencover.cli import main; main({arguments})", folder)
     assert "safetensors" in used
     assert not used & {"sklearn", "pandas", "matplotlib", "pyarrow"}
     assert "scipy" not in used or method == "pooled"
-    assert (folder / "sets.npz").exists()
+    assert (folder / "sets.jsonl").exists()
 
 
 ROOMS = [

@@ -10,7 +10,7 @@ from attacks.forked import command
 from cli.running import Result, listing, refused, shell, succeeded
 
 
-@pytest.mark.parametrize("name", ["sets.parquet", "sets.npz", "sets.jsonl", "sets.csv"])
+@pytest.mark.parametrize("name", ["sets.parquet", "sets.jsonl", "sets.csv"])
 def test_an_existing_output_is_kept_unless_forced(model, folder, run, name):
     (folder / name).write_text("precious")
     before = listing(folder)
@@ -26,7 +26,7 @@ def test_bad_rows_at_the_end_keep_the_existing_output(model, folder, run, data):
     rows = data.rows.copy()
     rows[-1] = np.nan
     np.save("late.npy", rows)
-    for ending in ("parquet", "npz", "jsonl", "csv"):
+    for ending in ("parquet", "jsonl", "csv"):
         (folder / f"sets.{ending}").write_text("precious")
         before = listing(folder)
         arguments = ("predict", model, "late.npy", "-o", f"sets.{ending}", "--force")
@@ -41,7 +41,7 @@ def small_disk():
     resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
 
 
-@pytest.mark.parametrize("name", ["sets.parquet", "sets.npz", "sets.jsonl", "sets.csv"])
+@pytest.mark.parametrize("name", ["sets.parquet", "sets.jsonl", "sets.csv"])
 def test_nothing_is_left_when_the_disk_is_full(model, folder, data, name):
     np.save("many.npy", np.tile(data.rows, (20, 1)))
     before = listing(folder)

@@ -44,7 +44,7 @@ def run(
 ) -> None:
     """Write a prediction set for each row.
 
-    The output is a file (.parquet, .npz, .jsonl or .csv) or, without an extension, a folder with
+    The output is a file (.parquet, .jsonl or .csv) or, without an extension, a folder with
     one Parquet file for each partition of the input. After an interruption, run the same command
     again to complete a folder. With --top the size is still that of the whole set.
 

@@ -2,7 +2,7 @@
 
 from evencover.data.bundled import Labeled, LabeledFiles, load_filetypes, load_languages
 from evencover.data.open import as_source, drop_rare_classes
-from evencover.data.simulated import SIMULATED, SimulationParameters, load_simulated
+from evencover.data.simulated import SIMULATED, load_simulated
 from evencover.data.source import Block, Source
 
 __all__ = [
@@ -10,7 +10,6 @@ __all__ = [
     "Block",
     "Labeled",
     "LabeledFiles",
-    "SimulationParameters",
     "Source",
     "as_source",
     "drop_rare_classes",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,15 +16,18 @@ from evencover.threads import map_on_threads
 from evencover.validation import raise_unknown, real_number
 
 
-@dataclass(frozen=True)
-class SimulationParameters:
-    """Published class counts and tuned latent space of a simulated data set."""
+class _Parameters(NamedTuple):
+    """Published class counts of a score file, and a latent space that was tuned to its results.
+
+    CMA-ES tuned the latent space, so that CovGap and AvgSize of STANDARD, CLASSWISE and CLUSTERED
+    with softmax, APS and RAPS come near those of Ding et al. (2023). The bends follow from the
+    published share of the rarest 5% of the classes and from the total.
+    """
 
     n_rows: int
     n_classes: int
-    #: rows per class: minimum, quantiles 0.25, 0.5, 0.75 and 0.9, maximum
-    count_quantiles: tuple[float, float, float, float, float, float]
-    rarest_share: float  #: rows in the rarest 5% of the classes, relative to 5% of all rows
+    count_quantiles: tuple[float, ...]  #: rows per class at the levels `SHARES`
+    count_bends: tuple[float, float]  #: exponents of the counts' curve in its first and last part
     dimensions: int  #: of the latent space
     separation: float  #: distance of class centers from the origin, in units of a row's noise
     group_size: float  #: classes per group of confusable ones
@@ -38,52 +41,49 @@ class SimulationParameters:
     row_awareness: float
     sharpness: float  #: factor of all logits; above 1 is overconfident
     haze: float  #: weight of the fourth root of the odds: the tail of small probabilities
-    prior: float = 0.0  #: weight of the logarithm of the class counts in the logits
+    prior: float  #: weight of the logarithm of the class counts in the logits
 
 
-_NAMES = ("imagenet", "cifar-100", "places365", "inaturalist")
-_TUNED: dict[str, tuple[Any, ...]] = {
-    "n_rows": (1153051, 30000, 183996, 1324900),
-    "n_classes": (1000, 100, 365, 633),
-    "rarest_share": (0.7905, 0.904, 0.7687, 0.1214),
-    "dimensions": (24, 31, 29, 21),
-    "separation": (5.9, 2.98, 3.95, 4.95),
-    "group_size": (11.8, 4.19, 8.83, 8.0),
-    "group_share": (0.12, 0.626, 0.427, 0.474),
-    "class_spread": (0.13, 0.0868, 0.102, 0.194),
-    "class_skew": (0.285, 0.328, 0.142, 0.129),
-    "class_awareness": (0.664, 0.177, 0.667, 0.938),
-    "confidence_spread": (0.11, 0.0591, 0.0318, 0.142),
-    "row_spread": (0.342, 0.395, 0.36, 0.317),
-    "row_skew": (0.1, -0.166, -0.194, -0.0594),
-    "row_awareness": (1.38, 1.44, 1.2, 1.19),
-    "sharpness": (1.07, 0.711, 0.926, 0.961),
-    "haze": (0.034, 0.000217, 9.21e-05, 0.00378),
-    "prior": (0.0, 0.0, 0.0, 0.651),
-    "count_quantiles": (
-        (663, 1159, 1168, 1176, 1184, 1201),
-        (257, 290, 301.5, 310.25, 316.1, 330),
-        (300, 493, 508, 523, 538.6, 576),
-        (250, 373, 697, 1822, 5099.4, 68838),
+# fmt: off
+SIMULATED = {
+    "imagenet": _Parameters(
+        1153051, 1000, (663, 1159, 1168, 1176, 1184, 1201), (7.730595649796566, 50.0),
+        24, 5.9, 11.8, 0.12, 0.13, 0.285, 0.664, 0.11, 0.342, 0.1, 1.38, 1.07, 0.034, 0.0,
+    ),
+    "cifar-100": _Parameters(
+        30000, 100, (257, 290, 301.5, 310.25, 316.1, 330), (7.87635255118857, 50.0),
+        31, 2.98, 4.19, 0.626, 0.0868, 0.328, 0.177, 0.0591, 0.395, -0.166, 1.44, 0.711, 0.000217,
+        0.0,
+    ),
+    "places365": _Parameters(
+        183996, 365, (300, 493, 508, 523, 538.6, 576), (7.698319255270021, 50.0),
+        29, 3.95, 8.83, 0.427, 0.102, 0.142, 0.667, 0.0318, 0.36, -0.194, 1.2, 0.926, 9.21e-05, 0.0,
+    ),
+    "inaturalist": _Parameters(
+        1324900, 633, (250, 373, 697, 1822, 5099.4, 68838),
+        (0.7959224150384663, 12.106862045252383), 21, 4.95, 8.0, 0.474, 0.194, 0.129, 0.938, 0.142,
+        0.317, -0.0594, 1.19, 0.961, 0.00378, 0.651,
     ),
 }
-SIMULATED = {
-    name: SimulationParameters(**{key: values[i] for key, values in _TUNED.items()})
-    for i, name in enumerate(_NAMES)
-}
+# fmt: on
+SHARES = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 1.0])  # levels of `count_quantiles`
 
 
-# Quantile levels of `SimulationParameters.count_quantiles`, over classes sorted by count.
-SHARES = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 1.0])
-
-
-def class_counts(parameters: SimulationParameters, n_classes: int | None = None) -> IntArray:
+def class_counts(parameters: _Parameters, n_classes: int | None = None) -> IntArray:
     """Return ascending rows per class along the published quantiles; they sum to n_rows.
 
     With fewer classes, neighbors are merged and their counts averaged. Rows per class and imbalance
     stay the same.
     """
-    counts = _rounded(_count_curve(parameters), parameters.n_rows)
+    n_rows, share = parameters.n_rows, np.linspace(0, 1, parameters.n_classes)
+    last = len(SHARES) - 2
+    part = np.minimum(np.searchsorted(SHARES, share, side="right") - 1, last)
+    t = (share - SHARES[part]) / np.diff(SHARES)[part]
+    quantiles, (bend_low, bend_high) = np.array(parameters.count_quantiles), parameters.count_bends
+    height = np.where(part == 0, 1 - (1 - t) ** bend_low, np.where(part == last, t**bend_high, t))
+    curve = quantiles[part] + (quantiles[part + 1] - quantiles[part]) * height
+    curve[1:-1] *= (n_rows - curve[0] - curve[-1]) / curve[1:-1].sum()  # by 0.2% at most
+    counts = _rounded(curve, n_rows)
     if n_classes is None or n_classes == len(counts):
         return counts
     total = np.interp(
@@ -92,38 +92,7 @@ def class_counts(parameters: SimulationParameters, n_classes: int | None = None)
         np.append(0, np.cumsum(counts)),
     )
     ratio = n_classes / len(counts)
-    return _rounded(np.diff(total) * ratio, round(parameters.n_rows * ratio))
-
-
-def _count_curve(parameters: SimulationParameters) -> FloatArray:
-    n_classes, n_rows = parameters.n_classes, parameters.n_rows
-    share = np.linspace(0, 1, n_classes)
-    part = np.minimum(np.searchsorted(SHARES, share, side="right") - 1, len(SHARES) - 2)
-    t = (share - SHARES[part]) / np.diff(SHARES)[part]
-    quantiles = np.array(parameters.count_quantiles)
-    low, high = quantiles[part], quantiles[part + 1]
-    n_rarest = int(0.05 * n_classes)
-    is_low, is_high = part == 0, part == len(SHARES) - 2
-
-    def curve(bend_low: float, bend_high: float) -> FloatArray:
-        height = np.where(is_low, 1 - (1 - t) ** bend_low, np.where(is_high, t**bend_high, t))
-        return low + (high - low) * height
-
-    def solve(rising: Callable[[float], float]) -> float:
-        """Find the positive root of an increasing function by bisection, or the nearer bound."""
-        least, most = 0.02, 50.0
-        for _ in range(60):
-            middle = np.sqrt(least * most)
-            least, most = (middle, most) if rising(middle) < 0 else (least, middle)
-        return float(most)
-
-    # The shape of both ends follows from the share of the rarest classes and from the total.
-    rarest = parameters.rarest_share * 0.05 * n_rows
-    bend_low = solve(lambda bend: curve(bend, 1)[:n_rarest].sum() - rarest)
-    bend_high = solve(lambda bend: n_rows - curve(bend_low, bend).sum())
-    counts = curve(bend_low, bend_high)
-    counts[1:-1] *= (n_rows - counts[0] - counts[-1]) / counts[1:-1].sum()  # remaining error: 0.2%
-    return counts
+    return _rounded(np.diff(total) * ratio, round(n_rows * ratio))
 
 
 def _rounded(values: FloatArray, total: int) -> IntArray:
@@ -170,7 +139,7 @@ def load_simulated(name: str, *, scale: float = 1.0, random_state: int = 0) -> S
     v^(1/4)``, where ``v = exp(logit - largest logit)``.
 
     Class counts follow the score files of Ding et al. (2023), "Class-conditional conformal
-    prediction with many classes". ``scripts/tune_simulated.py`` tuned the other parameters.
+    prediction with many classes". The other parameters were tuned to their CovGap and AvgSize.
 
     Examples
     --------
@@ -181,13 +150,7 @@ def load_simulated(name: str, *, scale: float = 1.0, random_state: int = 0) -> S
     """
     if name not in SIMULATED:
         raise_unknown("simulated data set", name, SIMULATED)
-    return simulate(name, SIMULATED[name], scale=scale, random_state=random_state)
-
-
-def simulate(
-    name: str, parameters: SimulationParameters, *, scale: float = 1.0, random_state: int = 0
-) -> Source:
-    """Simulate data with these parameters; see `load_simulated`."""
+    parameters = SIMULATED[name]
     scale = real_number(scale, "scale", "load_simulated", 0, 1, open_low=True)
     n_classes = min(parameters.n_classes, max(10, round(scale * parameters.n_classes)))
     classes = _SimulatedClasses(
@@ -206,12 +169,12 @@ def simulate(
 class _SimulatedClasses:
     """Centers, noise and sharpness of the classes: functions of the parameters and the seed."""
 
-    def __init__(self, parameters: SimulationParameters, n_classes: int, random_state: int) -> None:
+    def __init__(self, parameters: _Parameters, n_classes: int, random_state: int) -> None:
         self.parameters, self.random_state, self.n_classes = parameters, random_state, n_classes
         p = parameters
         self.counts = class_counts(p, n_classes)[self._shuffled(0)]
         # Stratified: every seed has the same difficulties, assigned to different classes.
-        noise = np.exp(p.class_spread * skewed(_normal_scores(n_classes), p.class_skew))
+        noise = np.exp(p.class_spread * _skewed(_normal_scores(n_classes), p.class_skew))
         confidence = np.exp(p.confidence_spread * _normal_scores(n_classes))
         self.noise = noise[self._shuffled(1)]
         self.sharpness = p.sharpness * confidence[self._shuffled(2)]
@@ -274,7 +237,7 @@ class SimulatedReader(Reader):
         ids = places(first, first + len(class_of_row))[:, None] * np.uint64(SLOTS)
         slots = np.append(np.arange(p.dimensions), EXTRA_SLOT).astype(np.uint64)
         normals = classes.normals(RandomStream.SIMULATED_ROWS, ids + slots)
-        difficulty = np.exp(p.row_spread * skewed(normals[:, -1], p.row_skew))
+        difficulty = np.exp(p.row_spread * _skewed(normals[:, -1], p.row_skew))
         points = normals[:, :-1] * (classes.noise[class_of_row] * difficulty)[:, None]
         points += classes.centers[class_of_row]
         rows = _on_grid(points, POINT_STEP, POINT_LIMIT) @ classes.centers.T
@@ -283,11 +246,10 @@ class SimulatedReader(Reader):
         rows *= sharpness.astype(np.float32)[:, None]
         rows -= rows.max(axis=1, keepdims=True)
         np.exp(rows, out=rows)
-        if p.haze:
-            tail = np.sqrt(rows)
-            np.sqrt(tail, out=tail)
-            tail *= np.float32(p.haze)
-            rows += tail
+        tail = np.sqrt(rows)
+        np.sqrt(tail, out=tail)
+        tail *= np.float32(p.haze)
+        rows += tail
         rows /= rows.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
         return rows
 
@@ -308,9 +270,9 @@ class SimulatedReader(Reader):
         ]
 
 
-def skewed(normal: FloatArray, skew: float) -> FloatArray:
+def _skewed(normal: FloatArray, skew: float) -> FloatArray:
     """Skew normal numbers: (exp(skew z) - 1) / skew."""
-    return np.expm1(skew * normal) / skew if skew else normal
+    return np.expm1(skew * normal) / skew
 
 
 def _normal_scores(n: int) -> FloatArray:

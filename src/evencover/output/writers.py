@@ -1,18 +1,15 @@
-"""List prediction sets, and write them as Parquet, npz, JSON lines or CSV."""
+"""List prediction sets, and write them as Parquet, JSON lines or CSV."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-import shutil
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +33,6 @@ class ListedSets:
     sizes: IntArray  # (n,) sizes of the full sets
     counts: IntArray  # (n,) numbers of listed classes
     classes: Array  # the listed classes, concatenated
-    n_classes: int
     accepted: Array  # (n,) whether the row needs no review
     probabilities: FloatArray | None = None  # of the listed classes
     summaries: list[str] | None = None  # descriptions by a taxonomy
@@ -47,7 +43,7 @@ class ListedSets:
     @classmethod
     def of_sets(cls, sets: PredictionSets) -> ListedSets:
         """List all classes, in the order of the sets."""
-        return cls(sets.sizes, sets.sizes, sets.indices, sets.n_classes, sets.accepted)
+        return cls(sets.sizes, sets.sizes, sets.indices, sets.accepted)
 
     @classmethod
     def concatenate(cls, parts: Iterable[ListedSets]) -> ListedSets:
@@ -59,7 +55,6 @@ class ListedSets:
             np.concatenate([part.sizes for part in parts]),
             np.concatenate([part.counts for part in parts]),
             np.concatenate([part.classes for part in parts]),
-            parts[0].n_classes,
             np.concatenate([part.accepted for part in parts]),
             np.concatenate(values) if values else None,
             summaries if parts[0].summaries is not None else None,
@@ -119,7 +114,7 @@ class RuleAndListing:
         wanted = listing.with_probabilities
         scoring = self.rule.scoring
         values = scoring.probabilities(block.rows, rows, classes) if wanted else None
-        return ListedSets(sizes, counts, classes, sets.n_classes, sets.accepted, values)
+        return ListedSets(sizes, counts, classes, sets.accepted, values)
 
 
 def check_sets_format(path: str | os.PathLike[str]) -> None:
@@ -206,56 +201,6 @@ def _bounds(counts: IntArray) -> IntArray:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
-def _write_npz(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
-    """Write ``indptr``, ``indices``, ``n_classes``, ``size``, ``accepted``, and optional arrays.
-
-    These are ``class_names``, ``id``, ``summary``, and ``probabilities`` of the ``indices``.
-    """
-    nothing = np.zeros(0, dtype=np.int64)
-    sizes, counts, accepted, ids = [nothing], [nothing], [nothing.astype(bool)], []
-    n_classes, has_probabilities, summaries = 0, False, list[str]()
-    folder = path.parent
-    # An archive has one open member, so long arrays are buffered in separate files.
-    with TemporaryFile(dir=folder) as indices, TemporaryFile(dir=folder) as probabilities:
-        for listed, _, row_ids in blocks:
-            sizes.append(listed.sizes)
-            counts.append(listed.counts)
-            accepted.append(listed.accepted)
-            ids += [] if row_ids is None else [row_ids]
-            n_classes = listed.n_classes
-            summaries += listed.summaries or ()
-            indices.write(listed.classes.astype("<i4", copy=False).tobytes())
-            if listed.probabilities is not None:
-                has_probabilities = True
-                probabilities.write(listed.probabilities.astype("<f8", copy=False).tobytes())
-        small = {
-            "indptr": _bounds(np.concatenate(counts)),
-            "size": np.concatenate(sizes),
-            "accepted": np.concatenate(accepted),
-            "n_classes": np.array(n_classes),
-            **({} if names is None else {"class_names": np.array(list(names))}),
-            **({"id": np.concatenate(ids)} if ids else {}),
-            **({"summary": np.array(summaries)} if summaries else {}),
-        }
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            _copy_member(archive, "indices", indices, "<i4")
-            if has_probabilities:
-                _copy_member(archive, "probabilities", probabilities, "<f8")
-            for key, values in small.items():
-                with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, values, allow_pickle=False)
-
-
-def _copy_member(archive: zipfile.ZipFile, name: str, numbers: IO[bytes], kind: str) -> None:
-    """Copy numbers from a file into an array of the archive."""
-    total = numbers.tell() // np.dtype(kind).itemsize
-    numbers.seek(0)
-    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-        header = {"descr": kind, "fortran_order": False, "shape": (total,)}
-        np.lib.format.write_array_header_1_0(member, header)
-        shutil.copyfileobj(numbers, member)
-
-
 def _columns(blocks: Iterable[_Numbered], class_names: Names) -> Iterator[dict[str, Sequence[Any]]]:
     """Yield the columns of each block, from ``row`` to ``probabilities``, as far as there are."""
     for listed, row, ids in blocks:
@@ -315,7 +260,6 @@ def _cells(name: str, values: Sequence[Any]) -> Iterable[Any]:
 
 WRITERS: dict[str, Callable[[Path, Iterable[_Numbered], Names], None]] = {
     ".parquet": _write_parquet,
-    ".npz": _write_npz,
     ".jsonl": _write_jsonl,
     ".csv": _write_csv,
 }
