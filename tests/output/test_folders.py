@@ -8,14 +8,12 @@ from evencover import InputError
 from evencover.output.atomic import atomic_path
 from evencover.output.folders import PLAN, ResumableFolder
 
-PARTS = [
-    {"file": "part-00000.csv", "first_row": 0, "rows": 2},
-    {"file": "part-00001.csv", "first_row": 2, "rows": 1},
-]
+ROWS = {"part-00000.csv": 2, "part-00001.csv": 1}
+PARTS = list(ROWS)
 
 
 def planned(folder, **made_from):
-    return ResumableFolder(folder, {"model": "a", "input": "b", **made_from}, PARTS)
+    return ResumableFolder(folder, {"model": "a", "input": "b", **made_from}, ROWS)
 
 
 def begin(plan, *, force=False):
@@ -79,14 +77,14 @@ def test_another_plan_is_refused_or_replaced(tmp_path):
     assert (tmp_path / "sets" / "part-00000.csv").exists()
     assert begin(other, force=True) == PARTS
     with pytest.raises(InputError, match="partition"):
-        begin(ResumableFolder(other.folder, other.made_from, PARTS[:1]))
+        begin(ResumableFolder(other.folder, other.made_from, {PARTS[0]: 2}))
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        *("", "[]", "{}", '{"parts": [{"file": "../x"}], "made_from": {}}', "[" * 100_000),
-        '{"parts": [{"file": "a\\u0000b"}], "made_from": {}}',
+        *("", "[]", "{}", '{"parts": {"../x": 1}, "made_from": {}}', "[" * 100_000),
+        '{"parts": {"a\\u0000b": 1}, "made_from": {}}',
     ],
 )
 def test_a_damaged_plan_is_refused_and_deletes_nothing(tmp_path, content):

@@ -32,8 +32,7 @@ def naive(rows, lists, top=None):
 
 
 def as_lists(listed):
-    bounds = np.cumsum(listed.counts)[:-1]
-    classes = [part.tolist() for part in np.split(listed.classes, bounds)]
+    bounds, classes = listed.sets.indptr[1:-1], listed.sets.to_lists()
     if listed.probabilities is None:
         return classes, None
     return classes, [part.tolist() for part in np.split(listed.probabilities, bounds)]

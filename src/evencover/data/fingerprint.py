@@ -65,20 +65,8 @@ class RowSample(NamedTuple):
     def join(cls, samples: Sequence[RowSample]) -> RowSample:
         """Merge samples; keep the rows with the smallest keys."""
         sizes, *columns = zip(*samples, strict=True)
-        keys = np.concatenate(columns[0])
-        order = np.argsort(keys)[: sizes[0].n_rows]
-        rank = np.full(len(keys), len(order))
-        rank[order] = np.arange(len(order))
-        joined: list[Array] = []
-        for parts in columns:
-            column = np.empty((len(order), *parts[0].shape[1:]), dtype=parts[0].dtype)
-            start = 0
-            for values in parts:
-                ranks = rank[start : start + len(values)]
-                column[ranks[ranks < len(order)]] = values[ranks < len(order)]
-                start += len(values)
-            joined.append(column)
-        return cls(sizes[0], *joined)
+        order = np.argsort(np.concatenate(columns[0]))[: sizes[0].n_rows]
+        return cls(sizes[0], *(np.concatenate(parts)[order] for parts in columns))
 
 
 class Fingerprint(NamedTuple):

@@ -109,21 +109,20 @@ def infer(
     part_format = _PartFormat(column, inputs.ids_are_text, index_of, names)
     # Partitions do not depend on batches.
     spans = _cut(all_inputs, max(1, min(MAX_ROWS, MAX_NUMBERS // n_classes)))
-    parts = [
-        {"file": f"part-{number:05d}.parquet", "first_row": span.start, "rows": len(span)}
-        for number, span in enumerate(spans)
-    ]
+    span_of = {f"part-{number:05d}.parquet": span for number, span in enumerate(spans)}
     made_from = {
         "model": opened.identity,
         "input": inputs.identity,
         "set of classes": repr(names),
         "type of outputs": column,
     }
-    plan = ResumableFolder(Path(folder).absolute(), made_from, parts)
+    plan = ResumableFolder(
+        Path(folder).absolute(), made_from, {file: len(span) for file, span in span_of.items()}
+    )
     with plan.writing(force=force) as missing:
-        todo = [(part["file"], _cut(spans[parts.index(part)], batch_size)) for part in missing]
+        todo = [(file, _cut(span_of[file], batch_size)) for file in missing]
         stream = run.batches(span for _, cut in todo for span in cut)
-        n_missing = sum(part["rows"] for part in missing)
+        n_missing = sum(len(span_of[file]) for file in missing)
         with closing(watch(stream, n_missing)) as batches:  # a bar ends before a message
             for file, cut in todo:
                 scored = []
@@ -137,8 +136,8 @@ def infer(
         if unreadable:
             write_csv(plan.folder / "_unreadable.csv", unreadable)
     accuracy = n_correct / n_rows if inputs.labels else None
-    n_there = len(parts) - len(missing)
-    return Inferred(n_rows, len(unreadable), len(parts), n_there, column, accuracy)
+    n_there = len(spans) - len(missing)
+    return Inferred(n_rows, len(unreadable), len(spans), n_there, column, accuracy)
 
 
 def _cut(span: range, step: int) -> list[range]:

@@ -50,11 +50,11 @@ class ResumableFolder:
 
     folder: Path  # created if missing
     made_from: dict[str, str]  # name -> text that identifies an input of the partitions
-    parts: list[Record]  # each with ``file``, ``first_row`` and ``rows``
+    parts: dict[str, int]  # file -> number of rows, in order
 
     @contextmanager
-    def writing(self, *, force: bool = False) -> Iterator[list[Record]]:
-        """Lock the folder, write or check the plan, and yield the missing partitions."""
+    def writing(self, *, force: bool = False) -> Iterator[list[str]]:
+        """Lock the folder, write or check the plan, and yield the missing files."""
         if not (self.folder / PLAN).is_file():
             reject_other_files(self.folder, "one that this command began")
         make_folder(self.folder)
@@ -76,8 +76,8 @@ class ResumableFolder:
                     "makes the rest"
                 ) from None
 
-    def _missing(self) -> list[Record]:
-        return [part for part in self.parts if not (self.folder / part["file"]).is_file()]
+    def _missing(self) -> list[str]:
+        return [file for file in self.parts if not (self.folder / file).is_file()]
 
     def _remove_other(self, known: Record, *, force: bool) -> None:
         """Reject another plan, or remove its files, the plan last."""
@@ -90,15 +90,15 @@ class ResumableFolder:
                 f"{' and another '.join(differ) or 'partition'}; choose another folder, or "
                 "overwrite it with force=True (--force)."
             )
-        for file in [*(part["file"] for part in known["parts"]), PLAN]:
+        for file in [*known["parts"], PLAN]:
             (self.folder / file).unlink(missing_ok=True)
 
 
 def _is_plan(content: Record) -> bool:
     """Return whether file names have no path: nothing outside the folder may be removed."""
-    files = [part["file"] for part in content["parts"]]
-    return isinstance(content["made_from"], dict) and all(
-        isinstance(file, str) and Path(file).name == file and file.isprintable() for file in files
+    are_known = isinstance(content["made_from"], dict) and isinstance(content["parts"], dict)
+    return are_known and all(
+        Path(file).name == file and file.isprintable() for file in content["parts"]
     )
 
 
@@ -179,27 +179,20 @@ def predict_to_folder(
         "input": hashlib.blake2b(repr(identities).encode(), digest_size=16).hexdigest(),
         "way of listing classes": str(listing),
     }
-    records: dict[int, Record] = {
-        partition.offset: {
-            "file": f"part-{number:05d}.parquet",
-            "first_row": partition.offset,
-            "rows": partition.n_rows,
-        }
-        for number, partition in enumerate(partitions)
-    }
-    plan = ResumableFolder(folder, made_from, list(records.values()))
-    files = {first_row: folder / record["file"] for first_row, record in records.items()}
+    files = [f"part-{number:05d}.parquet" for number in range(len(partitions))]
+    n_rows = [partition.n_rows or 0 for partition in partitions]
+    plan = ResumableFolder(folder, made_from, dict(zip(files, n_rows, strict=True)))
+    file_of = {part.offset: folder / file for part, file in zip(partitions, files, strict=True)}
     listed = RuleAndListing(predictor.rule(logits=source.logits), listing)
-    write = PartitionWriter(files, listed, source.class_names)
+    write = PartitionWriter(file_of, listed, source.class_names)
     with plan.writing(force=force) as missing:
-        todo = [partition for partition in partitions if records[partition.offset] in missing]
+        todo = [part for part, file in zip(partitions, files, strict=True) if file in missing]
         if executor is not None and todo:
             as_workers(executor).fold(write.alone, todo, sum)  # type: ignore[misc]
         else:  # one file after the other, each on all threads
             for partition in todo:
                 write(partition)
-    n_rows = sum(partition.n_rows or 0 for partition in partitions)
-    return FolderOfSets(n_rows, len(partitions), len(partitions) - len(todo))
+    return FolderOfSets(sum(n_rows), len(partitions), len(partitions) - len(todo))
 
 
 def ids_of_rows(source: Source) -> Array | None:

@@ -6,7 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,19 +31,9 @@ class ListedSets:
     """Sets of some rows in the output format."""
 
     sizes: IntArray  # (n,) sizes of the full sets
-    counts: IntArray  # (n,) numbers of listed classes
-    classes: Array  # the listed classes, concatenated
-    accepted: Array  # (n,) whether the row needs no review
+    sets: PredictionSets  # the listed classes
     probabilities: FloatArray | None = None  # of the listed classes
     summaries: list[str] | None = None  # descriptions by a taxonomy
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    @classmethod
-    def of_sets(cls, sets: PredictionSets) -> ListedSets:
-        """List all classes, in the order of the sets."""
-        return cls(sets.sizes, sets.sizes, sets.indices, sets.accepted)
 
     @classmethod
     def concatenate(cls, parts: Iterable[ListedSets]) -> ListedSets:
@@ -53,9 +43,7 @@ class ListedSets:
         summaries = [text for part in parts for text in part.summaries or ()]
         return cls(
             np.concatenate([part.sizes for part in parts]),
-            np.concatenate([part.counts for part in parts]),
-            np.concatenate([part.classes for part in parts]),
-            np.concatenate([part.accepted for part in parts]),
+            PredictionSets.concatenate(part.sets for part in parts),
             np.concatenate(values) if values else None,
             summaries if parts[0].summaries is not None else None,
         )
@@ -97,24 +85,14 @@ class RuleAndListing:
 
     def __call__(self, block: Block) -> ListedSets:
         """Predict the sets of the block and list them."""
-        sets, tree = self.rule.sets(block), self.listing.taxonomy
-        summaries = None if tree is None else tree.describe_sets(sets)
-        return replace(self._list_classes(block, sets), summaries=summaries)
-
-    def _list_classes(self, block: Block, sets: PredictionSets) -> ListedSets:
-        listing = self.listing
-        if not listing.with_probabilities and listing.top is None:
-            return ListedSets.of_sets(sets)
-        sizes, classes = sets.sizes, sets.indices
-        rows = np.repeat(np.arange(len(sizes)), sizes)
-        counts = sizes if listing.top is None else np.minimum(sizes, listing.top)
-        rank = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        is_listed = rank < counts[rows]
-        rows, classes = rows[is_listed], classes[is_listed]
-        wanted = listing.with_probabilities
-        scoring = self.rule.scoring
-        values = scoring.probabilities(block.rows, rows, classes) if wanted else None
-        return ListedSets(sizes, counts, classes, sets.accepted, values)
+        whole, listing = self.rule.sets(block), self.listing
+        summaries = None if listing.taxonomy is None else listing.taxonomy.describe_sets(whole)
+        sets = whole if listing.top is None else whole.top(listing.top)
+        values = None
+        if listing.with_probabilities:
+            rows = np.repeat(np.arange(len(sets)), sets.sizes)
+            values = self.rule.scoring.probabilities(block.rows, rows, sets.indices)
+        return ListedSets(whole.sizes, sets, values, summaries)
 
 
 def check_sets_format(path: str | os.PathLike[str]) -> None:
@@ -149,8 +127,8 @@ def write_sets(
     def numbered() -> Iterator[_Numbered]:
         nonlocal stop
         for block in blocks:
-            listed = ListedSets.of_sets(block) if isinstance(block, PredictionSets) else block
-            start, stop = stop, stop + len(listed)
+            listed = block if isinstance(block, ListedSets) else ListedSets(block.sizes, block)
+            start, stop = stop, stop + len(listed.sizes)
             if row_ids is not None and stop > len(row_ids):
                 raise InputError(f"'ids' must have one entry per row. Got only {len(row_ids)}.")
             yield listed, start, None if row_ids is None else row_ids[start:stop]
@@ -177,9 +155,9 @@ def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> Non
         for listed, _, ids in blocks:
             columns = {} if ids is None else {"id": pa.array(ids)}
             columns["size"] = pa.array(listed.sizes, pa.int32())
-            columns["accepted"] = pa.array(listed.accepted)
-            ends = pa.array(_bounds(listed.counts))
-            flat = {"set": pa.array(listed.classes, pa.int32())}
+            columns["accepted"] = pa.array(listed.sets.accepted)
+            ends = pa.array(listed.sets.indptr, pa.int64())
+            flat = {"set": pa.array(listed.sets.indices, pa.int32())}
             if dictionary is not None:
                 flat["names"] = dictionary.take(flat["set"])
             if listed.probabilities is not None:
@@ -196,23 +174,17 @@ def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> Non
             writer.close()
 
 
-def _bounds(counts: IntArray) -> IntArray:
-    """Return row boundaries of the classes."""
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
-
-
 def _columns(blocks: Iterable[_Numbered], class_names: Names) -> Iterator[dict[str, Sequence[Any]]]:
     """Yield the columns of each block, from ``row`` to ``probabilities``, as far as there are."""
     for listed, row, ids in blocks:
-        bounds = list(pairwise(_bounds(listed.counts).tolist()))
-        classes = listed.classes.tolist()
-        columns: dict[str, Sequence[Any]] = {"row": range(row, row + len(listed))}
+        bounds = list(pairwise(listed.sets.indptr.tolist()))
+        columns: dict[str, Sequence[Any]] = {"row": range(row, row + len(bounds))}
         if ids is not None:
             columns["id"] = ids.tolist()
-        columns |= {"size": listed.sizes.tolist(), "accepted": listed.accepted.tolist()}
-        columns["set"] = [classes[a:b] for a, b in bounds]
+        columns |= {"size": listed.sizes.tolist(), "accepted": listed.sets.accepted.tolist()}
+        columns["set"] = listed.sets.to_lists()
         if class_names is not None:
-            names = [class_names[index] for index in classes]
+            names = [class_names[index] for index in listed.sets.indices.tolist()]
             columns["names"] = [names[a:b] for a, b in bounds]
         if listed.summaries is not None:
             columns["summary"] = listed.summaries
