@@ -117,4 +117,4 @@ print("alarm:", monitor.snapshot().alarm)
 #    evencover monitor model.safetensors week5.npz --state watch.db    # exit code 3 is an alarm
 #    evencover update model.safetensors week5.npz -o model2.safetensors
 #
-# :doc:`/explanations/drift` describes kinds of drift and remedies.
+# :doc:`/howto/monitor` describes alarms, types of drift and remedies.
