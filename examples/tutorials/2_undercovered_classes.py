@@ -53,7 +53,7 @@ for view in report.worst_classes(8):
 # Use class-specific thresholds
 # -----------------------------
 # A single threshold does not fit classes of different difficulty. A threshold per class does, but
-# it is imprecise with few calibration examples, and half of the types have at most 26.
+# it is imprecise with few calibration examples, and half of the types with any have at most 26.
 # ``PooledPredictor``, the default of the commands, gives each class its own threshold and borrows
 # from other classes. Classes with fewer examples borrow more.
 

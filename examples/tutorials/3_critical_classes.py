@@ -2,9 +2,10 @@
 3. Critical classes
 ===================
 
-A missed class can cost more than a longer list: a rare disease, a protected species, or a program
-that a mail gateway takes for a text. This tutorial sets 99% target coverage for critical file types
-and 90% for the others. It then guarantees every class at least 80%.
+For some classes, a miss costs far more than a longer list: a rare disease, a protected species, or
+a program that a mail gateway takes for a text. This tutorial sets a target coverage of 99% for
+critical file types and of 90% for the others. It then guarantees at least 80% to every class with
+four or more calibration examples.
 """
 
 import warnings
@@ -51,8 +52,8 @@ for title, predictor in {"90% for all": before, "99% for critical types": after}
     )
 
 # %%
-# The sets now miss less than half as many critical files, for 0.02 more labels per set. Each point
-# is a critical type, with its 95% confidence interval:
+# The sets now miss less than half as many critical files, and they are hardly larger. Each point in
+# the plot is a critical type, with its 95% confidence interval:
 
 import matplotlib.pyplot as plt
 
@@ -66,7 +67,8 @@ for ax, (title, report) in zip(axes, reports.items(), strict=True):
 # %%
 # Look at the misses
 # ------------------
-# 99% is a target, and here the sets reach 97.6%. ``ids`` show the files that they still miss:
+# 99% is a target, not a guarantee, and here the sets fall somewhat short of it. ``ids`` show the
+# files that they still miss:
 
 sets = after.predict_set(probabilities[test])
 missed = is_critical & ~sets.contains(labels[test])
@@ -81,14 +83,14 @@ for row in missed.nonzero()[0]:
 # Check the number of examples
 # ----------------------------
 # At an alpha of 0.01 a class needs 99 calibration examples for a threshold of its own. No critical
-# type has as many, so pooled combines the types that share an alpha:
+# type has as many, so POOLED combines the types that share an alpha:
 
 of_class = before.class_counts_[[names.index(name) for name in critical]]
 print(f"{len(critical)} critical types: {of_class.min()} to {of_class.max()} examples each,")
 print(f"{of_class.sum()} together")
 
 # %%
-# Classwise cannot do this. It always includes a class with fewer than 99 examples, or with fewer
+# CLASSWISE cannot do this. It always includes a class with fewer than 99 examples, or with fewer
 # than nine at an alpha of 0.1:
 
 from evencover import ClasswisePredictor
@@ -102,7 +104,7 @@ print(f"{size:.1f} labels per set")
 # %%
 # Guarantee a floor
 # -----------------
-# Pooled guarantees each class a minimum that rises with its number of examples. ``floor=0.8`` sets
+# POOLED guarantees each class a minimum that rises with its number of examples. ``floor=0.8`` sets
 # it to 80% instead: the threshold of a class is at least the one that guarantees it that much.
 
 from textwrap import fill

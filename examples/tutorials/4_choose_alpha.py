@@ -36,7 +36,8 @@ for alpha, report in zip(levels, found, strict=True):
     )
 
 # %%
-# At an alpha of 0.3, coverage is above 70%, because every set contains the most probable class.
+# At an alpha of 0.3, coverage is above its target of 70%, because every set contains the most
+# probable class.
 
 import matplotlib.pyplot as plt
 
@@ -60,8 +61,8 @@ print(f"alpha = {alpha}: average set size {sizes[levels.index(alpha)]:.1f}")
 # %%
 # Choose by the cost of a miss
 # ----------------------------
-# Assume that reviewing a label costs 1 and a miss costs 100. The cost per example is then the set
-# size plus 100 times the miss rate.
+# Suppose that it costs 1 to review a label and 100 to miss one. The cost per example is then the
+# set size plus 100 times the miss rate.
 
 cost_of_a_miss = 100
 missed = np.array([1 - report.marginal_coverage for report in found])

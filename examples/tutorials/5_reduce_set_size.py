@@ -2,8 +2,8 @@
 5. Reduce set size
 ==================
 
-A set of 200 labels is valid but not useful. This tutorial covers five causes of large sets, how to
-diagnose them, and how to fix them.
+No guarantee limits the size of a set, but a set of 200 labels is of no use. This tutorial covers
+five causes of large sets, how to diagnose them, and how to fix them.
 """
 
 from evencover import ClasswisePredictor, PooledPredictor, StandardPredictor
@@ -25,7 +25,8 @@ report = classwise.evaluate(probabilities[test], labels[test])
 print(f"average set size: {report.avg_size:.0f} of {len(names)}")
 
 # %%
-# Methods that share data between classes avoid this problem, without the per-class guarantee:
+# Methods that share data between classes avoid this problem. In return, they do not guarantee 90%
+# for every class:
 
 for predictor in (StandardPredictor(), PooledPredictor()):
     predictor.fit(probabilities[few], labels[few])
@@ -50,6 +51,9 @@ limited = compare(probabilities, labels, n_splits=3, max_size=3)
 print(limited)
 
 # %%
+# Here ``compare`` recommends STANDARD, because the sets of POOLED have more than three labels. But
+# STANDARD falls further short for hard classes: this is the price of the limit.
+#
 # Cause 3: a few hard classes
 # ---------------------------
 # A class with a high threshold is included in many sets of other classes. Count how often each
@@ -85,8 +89,8 @@ print(f"the top 10% of the classes make up {share:.0%} of all set members")
 #
 # Cause 4: hard inputs
 # --------------------
-# A large set correctly shows uncertainty. Send such inputs to a person or a better model, or ask
-# for more information. This is the fraction of inputs with small sets, and their coverage:
+# A large set may just show that the input is hard. Send such inputs to a person or a better model,
+# or ask for more information. This is the fraction of inputs with small sets, and their coverage:
 
 sizes = sets.sizes
 for limit in (1, 3, 10):

@@ -59,6 +59,9 @@ for n in (9, 20, 50, 100, 500, 1000):
     print(f"{n:4} examples: coverage between {low:.2f} and {high:.2f} in nine of ten cases")
 
 # %%
+# So with nine examples, the coverage of a class can be as low as 75%, although at least 90% is
+# guaranteed on average.
+#
 # Get a recommendation
 # --------------------
 # ``recommend`` compares four methods on one split of the data. It states the reason, the expected

@@ -3,7 +3,8 @@
 ========================
 
 Thresholds are fixed at calibration, but data change. This tutorial simulates eight weeks of
-production: monitoring, a deployment error, the alarm, and recalibration.
+production: coverage is on target at first, then a faulty deployment lowers it, the monitor raises
+an alarm, and recalibration restores coverage.
 """
 
 import numpy as np

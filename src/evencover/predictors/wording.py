@@ -356,8 +356,8 @@ def clustered_cause(
 def pooled_cause(counts: IntArray, own_weights: FloatArray, needs: Needs) -> str:
     """Explain the undercoverage of classes that borrow from others."""
     borrowed = 100 * (1 - float(np.median(own_weights)))
-    who = "This class takes" if len(counts) == 1 else "The median class of these takes"
-    cause = f"{who} {borrowed:.0f}% of its threshold from other classes; the result is too low."
+    whose = "The threshold is" if len(counts) == 1 else "The median threshold of these classes is"
+    cause = f"{whose} {borrowed:.0f}% borrowed from other classes, which made it too strict."
     return f"{cause} {enough_for_classwise(counts, needs)}".strip()
 
 
