@@ -12,6 +12,7 @@ GENERATED = ("_build", "api", "commands", "studies", "tutorials", "__pycache__")
 def copy_sources(folder):
     """The sources of the site, as they would be in a fresh clone; the path of docs/."""
     shutil.copytree(ROOT / "examples", folder / "examples")
+    shutil.copy(ROOT / "CONTRIBUTING.md", folder)  # a page of the site includes it
     (folder / "docs").mkdir()
     for path in (ROOT / "docs").iterdir():
         if path.name in GENERATED:
