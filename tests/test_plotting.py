@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from evencover import ClasswisePredictor, InputError, compare
+from evencover import ClasswisePredictor, InputError
 from evencover.plotting import (
     ClassCoverageDisplay,
     CoverageByCountDisplay,
-    ParetoDisplay,
     SetSizeDisplay,
 )
 
@@ -61,11 +60,3 @@ def test_coverage_is_drawn_against_calibration_count(report_for):
 def test_set_sizes_add_up_to_all_rows(report_for):
     bars = SetSizeDisplay.from_report(report_for(0.1)).ax_.patches
     assert sum(bar.get_height() for bar in bars) == pytest.approx(1)
-
-
-def test_pareto_front_joins_the_candidates_that_nothing_beats(simulate):
-    comparison = compare(*simulate(600, 6), methods=["standard", "pooled"], n_splits=2)
-    display = comparison.plot()
-    assert isinstance(display, ParetoDisplay)
-    assert len(display.ax_.lines[0].get_xdata()) == display.on_front.sum()
-    assert len(display.ax_.texts) == len(comparison.candidates)

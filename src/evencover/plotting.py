@@ -1,4 +1,4 @@
-"""matplotlib displays of reports and comparisons, in scikit-learn's Display pattern.
+"""matplotlib displays of reports, in scikit-learn's Display pattern.
 
 Each display has a ``from_...`` constructor and draws with `plot`.
 """
@@ -125,38 +125,6 @@ class CoverageByCountDisplay(_Display):
         ax.set_xticks([tick for tick in ticks if least <= tick <= most], minor=False)
         ax.minorticks_off()
         ax.xaxis.set_major_formatter("{x:,.0f}")
-
-
-@dataclass(eq=False)
-class ParetoDisplay(_Display):
-    """Shortfall against average set size of each candidate of a comparison."""
-
-    names: list[str]
-    shortfall: FloatArray
-    avg_size: FloatArray
-    on_front: Array
-
-    @classmethod
-    def from_comparison(cls, comparison: Any, *, ax: Any = None) -> Self:
-        """Draw the `Comparison` that `compare` returns."""
-        candidates = comparison.candidates
-        return cls(
-            [candidate.name for candidate in candidates],
-            np.array([candidate.mean("shortfall") for candidate in candidates]),
-            np.array([candidate.mean("avg_size") for candidate in candidates]),
-            np.array([comparison.is_on_pareto_front(candidate) for candidate in candidates]),
-        ).plot(ax=ax)
-
-    def _draw(self, ax: Any) -> None:
-        front = np.flatnonzero(self.on_front)
-        front = front[np.argsort(self.avg_size[front])]
-        ax.plot(self.avg_size[front], self.shortfall[front], "-", color=ORANGE, alpha=0.6)
-        ax.plot(self.avg_size, self.shortfall, "o", color=BLUE)
-        near: Any = {"xytext": (4, 4), "textcoords": "offset points", "fontsize": "small"}
-        for name, size, gap in zip(self.names, self.avg_size, self.shortfall, strict=True):
-            ax.annotate(name, (size, gap), **near)
-        ax.set(xlabel="labels per set (log scale)", ylabel="typical shortfall in points")
-        ax.set_xscale("log")
 
 
 @dataclass(eq=False)

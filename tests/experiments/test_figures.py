@@ -99,7 +99,6 @@ def test_unsuitable_figures_are_rejected(small, tmp_path):
     (tmp_path / "file").write_text("")
     for draw, arguments, words in (
         (draw_heatmap, ("mine", "softmax"), "gamma"),
-        (draw_heatmap, ("mine", "softmax", "size"), "'size'"),
         (write_figures, (tmp_path, "gif"), "'gif'"),
         (write_figures, (tmp_path / "file",), "folder"),
     ):

@@ -81,17 +81,6 @@ def test_ranges_of_sizes_grow_and_end_with_the_classes():
     ]
 
 
-def test_many_empty_sets_are_told_with_the_way_to_avoid_them(data, test_rows):
-    sharp = {"alpha": 0.5, "score": "softmax"}
-    predictor = make_predictor("standard", **sharp, keep_top=False)
-    predictor.fit(data.rows[:2000], data.labels[:2000])
-    assert predictor.evaluate(*test_rows).empty_share > 0.01
-    assert "keep_top=True" in report_content(predictor, *test_rows)["empty_sets"]
-    full = make_predictor("standard", **sharp)
-    full.fit(data.rows[:2000], data.labels[:2000])
-    assert report_content(full, *test_rows)["empty_sets"] == ""
-
-
 def test_a_true_gap_that_is_not_known_does_not_stop_the_page(data):
     predictor = make_predictor("standard").fit(data.rows[:2000], data.labels[:2000])
     first = [int(np.flatnonzero(data.labels == k)[0]) for k in range(5)]

@@ -11,11 +11,18 @@ from depth import size
 
 from evencover import EvencoverWarning, InputError, compare, save
 from evencover.predictors import make_predictor
-from evencover.report import comparison_html, report_html, write_report
+from evencover.report import write_report
+from evencover.report.content import comparison_content, report_content
+from evencover.report.page import render_comparison, render_report
 
 pytest.importorskip("altair")
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")
+
+
+def report_html(predictor, rows, labels, title="Coverage"):
+    return render_report(report_content(predictor, rows, labels), title)
+
 
 EVIL = "</script><script>alert(1)</script><!-- & \u2028 \"'"
 
@@ -118,7 +125,7 @@ def test_a_thousand_classes_stay_below_two_megabytes(quietly, simulate):
 
 def test_a_comparison_has_a_page(data):
     result = compare(data.rows, data.labels, methods=["standard", "classwise"], n_splits=3)
-    html = comparison_html(result, title="<b>mine</b>")
+    html = render_comparison(comparison_content(result), "<b>mine</b>")
     content = embedded(html)
     assert content["noise_floor"] == result.noise_floor
     assert [row["covgap"] for row in content["candidates"]] == [
@@ -131,7 +138,9 @@ def test_a_comparison_has_a_page(data):
     assert "<b>mine" not in html
 
 
-def test_without_the_extra_one_sentence_says_what_to_install(predictor, data, monkeypatch):
+def test_without_the_extra_one_sentence_says_what_to_install(
+    predictor, data, monkeypatch, tmp_path
+):
     real = builtins.__import__
 
     def without_altair(name, *arguments, **named):
@@ -141,7 +150,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(predictor, data, mo
 
     monkeypatch.setattr(builtins, "__import__", without_altair)
     with pytest.raises(InputError, match=r"pip install 'evencover\[report\]'"):
-        report_html(predictor, data.rows[300:], data.labels[300:])
+        write_report(predictor, tmp_path / "page.html", data.rows[300:], data.labels[300:])
 
 
 def test_the_commands_write_pages(tmp_path, predictor, data, capsys):

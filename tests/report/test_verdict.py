@@ -59,9 +59,8 @@ def test_the_headline_states_target_and_classes(rows, covered, headline):
     assert headline in verdict(report_of(rows, covered), 0.01)["headline"]
 
 
-def test_classes_far_below_and_classes_without_a_test_are_counted():
+def test_classes_without_a_test_are_counted():
     details = verdict(report_of([100, 100, 2, 1], [90, 80, 2, 0]), 0.01)["details"]
-    assert "Measured coverage of 2 classes is 10 points or more below 90%" in details
     assert "1 class has too few" in details
 
 
@@ -167,7 +166,7 @@ def test_nothing_is_advised_where_no_class_is_likely_below():
 
 
 @pytest.mark.parametrize(("n_sets", "is_named"), [(1000, True), (60, False)])
-def test_ten_classes_that_add_most_labels_are_named_with_a_remedy(n_sets, is_named):
+def test_the_headline_names_the_class_that_adds_most_labels(n_sets, is_named):
     """Ten of 30 classes are in all sets, or in a few."""
     counts, appearances = np.full(30, 100), np.where(np.arange(30) < 10, 3 * n_sets, 90)
     sizes = np.bincount([appearances.sum() // 3000], weights=[3000], minlength=31).astype(int)
@@ -177,5 +176,3 @@ def test_ten_classes_that_add_most_labels_are_named_with_a_remedy(n_sets, is_nam
     assert (report.crowding > 0.5) == is_named
     headline = verdict(report, 0.01)["headline"]
     assert ("most of them class 0." in headline) == is_named
-    told = " ".join(remedies(calibrated("standard", [40] * 30), report))
-    assert ("class 0; class 1; class 2. Collect more labels" in told) == is_named

@@ -16,7 +16,6 @@ from evencover.evaluation.metrics import shown_in
 from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import root_and_error, squared_gaps, squared_shortfalls
 from evencover.text_tables import aligned
-from evencover.validation import import_pandas
 
 WIDTH, NO_BREAK = 80, "\N{NO-BREAK SPACE}"  # of the text; a class and its numbers share a line
 MOST_NAMES = 6  # of candidates that a line lists
@@ -432,16 +431,6 @@ class Comparison:
         """Whether its cost differs significantly from the lowest one, or it is not allowed."""
         is_other = candidate in self.allowed and candidate is not self.best
         return not is_other or self.difference_to_best(candidate).is_significant
-
-    def to_frame(self) -> Any:
-        """Return `rows` as a pandas data frame."""
-        return import_pandas().DataFrame(self.rows())
-
-    def plot(self, *, ax: Any = None) -> Any:
-        """Draw the shortfall against AvgSize with the Pareto front; needs matplotlib."""
-        from evencover.plotting import ParetoDisplay
-
-        return ParetoDisplay.from_comparison(self, ax=ax)
 
     def table(self, candidates: Sequence[Candidate] | None = None) -> str:
         """Return the table of the `selection`, or of other candidates with standard errors."""

@@ -219,12 +219,6 @@ class Metric:
             return self.detail(report)
         return self.meaning.format(target=target)
 
-    def loss(self, values: FloatArray, alpha: float) -> FloatArray:
-        """Turn values so that the lowest is the best."""
-        if self.better == "target":
-            return np.abs(values - (1 - alpha))
-        return -values if self.better == "higher" else values
-
 
 def _with_interval(report: CoverageMetrics) -> str:
     low, high = report.true_gap_interval

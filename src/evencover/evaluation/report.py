@@ -17,7 +17,7 @@ from evencover.evaluation.statistics import clopper_pearson, likely_below
 from evencover.evaluation.tally import Confusions, Tally
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
-from evencover.validation import import_pandas, label_indices, unknown_label, whole_number
+from evencover.validation import label_indices, unknown_label, whole_number
 
 
 class GroupCoverage(NamedTuple):
@@ -349,10 +349,6 @@ class CoverageReport(CoverageMetrics):
             recalls = zip(names, self.recall_at_k, strict=True)
             result |= {name: [or_none(value) for value in values] for name, values in recalls}
         return result
-
-    def to_frame(self) -> Any:
-        """Return one row per class, as a pandas data frame."""
-        return import_pandas().DataFrame(self.class_columns())
 
     def class_columns(self) -> dict[str, Any]:
         """Return what is known about the classes, one value per class in each column."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evencover.errors import InputError
-from evencover.evaluation.metrics import Metric, find_metric, shown_in
+from evencover.evaluation.metrics import Metric, shown_in
 from evencover.experiments.study import Results, coverage_of
 from evencover.output.atomic import atomic_path, check_output
 from evencover.output.folders import make_folder
@@ -120,11 +120,10 @@ def _draw_metric(
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covgap") -> Any:
-    """Draw a metric of CLUSTERED for every gamma and M, one panel per n_avg."""
+def draw_heatmap(results: Results, dataset: str, score: str) -> Any:
+    """Draw the CovGap of CLUSTERED for every gamma and M, one panel per n_avg."""
     from matplotlib.patches import Rectangle
 
-    shown = find_metric(metric, "study")
     rows = [r for r in results.summary() if (r["dataset"], r["score"]) == (dataset, score)]
     rows = [row for row in rows if _is_tuned(row) and not row["exact"]]
     if not rows:
@@ -138,7 +137,7 @@ def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covg
     panels = np.full((len(sizes), len(gammas), len(numbers)), np.nan)
     for row in rows:
         cell = sizes.index(row["n_avg"]), gammas.index(row["gamma"]), numbers.index(row["M"])
-        panels[cell] = row[metric]
+        panels[cell] = row["covgap"]
     width = (0.48 * len(numbers) + 0.7) * len(sizes) + 1.2
     figure, grid = _new_figure(1, len(sizes), (width, 0.42 * len(gammas) + 1.5), sharey=True)
     low, high = np.nanmin(panels), np.nanmax(panels)
@@ -147,11 +146,9 @@ def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covg
         image = ax.imshow(panel, origin="lower", aspect="auto", **shades)
         for (i, j), value in np.ndenumerate(panel):
             if np.isfinite(value):
-                text = f"{value:.{2 if shown.unit == 'share' else 1}f}"
                 color = "white" if value > (low + high) / 2 else "black"
-                ax.text(j, i, text, ha="center", va="center", color=color, fontsize=7)
-        loss = shown.loss(panel, rows[0]["alpha"])
-        i, j = np.unravel_index(np.nanargmin(loss), loss.shape)
+                ax.text(j, i, f"{value:.1f}", ha="center", va="center", color=color, fontsize=7)
+        i, j = np.unravel_index(np.nanargmin(panel), panel.shape)
         frame = Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor=ORANGE, linewidth=2)
         ax.add_patch(frame)
         ax.set_xticks(range(len(numbers)), [f"{number:g}" for number in numbers])
@@ -160,9 +157,9 @@ def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covg
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
     grid[0][0].set_ylabel("share for clustering γ")
-    figure.colorbar(image, ax=grid[0], label=shown.title, pad=0.01)
+    figure.colorbar(image, ax=grid[0], label="CovGap", pad=0.01)
     method = rows[0]["method"].upper()
-    figure.suptitle(f"{method} on {_title(rows[0])}, {score}: {shown.title} (framed: best)")
+    figure.suptitle(f"{method} on {_title(rows[0])}, {score}: CovGap (framed: best)")
     return figure
 
 

@@ -32,7 +32,6 @@ from evencover.output.atomic import (
 )
 from evencover.output.folders import make_folder, reject_other_files
 from evencover.sizes import at_once
-from evencover.validation import import_pandas
 
 # Threshold vectors per pass: their ranks fit a cache, and an interruption loses little.
 VECTORS_PER_UNIT = at_once(480, 5)
@@ -275,10 +274,6 @@ class Results:
                 )
             table.append(summary)
         return table
-
-    def to_frame(self) -> Any:
-        """Return the tidy table as a pandas data frame."""
-        return import_pandas().DataFrame(self.records)
 
 
 def coverage_of(row: dict[str, Any]) -> FloatArray:

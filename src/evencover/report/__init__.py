@@ -17,26 +17,7 @@ from evencover.predictors.base import BasePredictor
 from evencover.report.content import comparison_content, report_content
 from evencover.report.page import render_comparison, render_report, require_extra, write_html
 
-__all__ = [
-    "comparison_html",
-    "report_html",
-    "require_extra",
-    "write_comparison",
-    "write_report",
-]
-
-
-def report_html(
-    predictor: BasePredictor,
-    probabilities: Any,
-    labels: Any = None,
-    *,
-    title: str = "Coverage report",
-    **rows: Any,
-) -> str:
-    """Return the report that `write_report` writes; `rows` are its ids and so on."""
-    require_extra()  # before the rows are read, which may take long
-    return render_report(report_content(predictor, probabilities, labels, **rows), title)
+__all__ = ["require_extra", "write_comparison", "write_report"]
 
 
 def write_report(
@@ -69,14 +50,11 @@ def write_report(
         The title of the report.
     """
     path = check_output(path, force=force)
-    rows: Any = {"ids": ids, "executor": executor, "taxonomy": taxonomy}
-    return write_html(path, report_html(predictor, probabilities, labels, title=title, **rows))
-
-
-def comparison_html(comparison: Comparison, title: str = "Comparison of methods") -> str:
-    """Return the report of a comparison of methods and scores."""
-    require_extra()
-    return render_comparison(comparison_content(comparison), title)
+    require_extra()  # before the rows are read, which may take long
+    content = report_content(
+        predictor, probabilities, labels, ids=ids, executor=executor, taxonomy=taxonomy
+    )
+    return write_html(path, render_report(content, title))
 
 
 def write_comparison(
@@ -86,6 +64,7 @@ def write_comparison(
     title: str = "Comparison of methods",
     force: bool = False,
 ) -> Path:
-    """Write `comparison_html` to a file atomically."""
+    """Write the report of a comparison of methods and scores; `force` replaces a file."""
     path = check_output(path, force=force)
-    return write_html(path, comparison_html(comparison, title))
+    require_extra()
+    return write_html(path, render_comparison(comparison_content(comparison), title))

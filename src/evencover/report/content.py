@@ -40,7 +40,6 @@ from evencover.taxonomy import Taxonomy
 from evencover.topk import TopK
 
 MOST_TARGETS = 3  # different target coverages that the report lists
-MANY_EMPTY = 0.01  # share of empty sets from which the report names the option to avoid them
 
 
 def report_content(
@@ -239,7 +238,6 @@ def describe(
         "acceptance": _about_acceptance(report),
         "contributors": _about_contributors(report),
         "crowding": or_none(report.crowding),
-        "empty_sets": _about_empty_sets(predictor, report),
         "states": [state.name.lower() for state in State],
         "verdict": verdict(report, usual_spread(report, group_of_class, group_rows)),
         "remedies": remedies(predictor, report),
@@ -308,15 +306,6 @@ def coverage_by_size(size_counts: IntArray, covered: IntArray) -> list[dict[str,
             counts = {"from": first, "to": min(after - 1, n_classes), "rows": rows, "covered": hits}
             table.append(counts | {"coverage": hits / rows, "low": low, "high": high})
     return table
-
-
-def _about_empty_sets(predictor: BasePredictor, report: CoverageReport) -> str:
-    if report.empty_share <= MANY_EMPTY:
-        return ""
-    return (
-        f"{percent(report.empty_share)} of the sets are empty. Calibrate with keep_top=True "
-        "(--keep-top) to include the most probable class in every set."
-    )
 
 
 def _about_acceptance(report: CoverageReport) -> dict[str, Any] | None:

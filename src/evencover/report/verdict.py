@@ -94,7 +94,7 @@ def verdict(report: CoverageReport, spread: float) -> dict[str, Any]:
     n_below = int((states == State.BELOW).sum())
     average, is_met = _on_average(report, spread)
     headline = _headline(report, n_below, is_met)
-    if is_crowded(report):
+    if report.n_classes > MANY_CLASSES and report.crowding > 0.5:
         first = _name(report, int(report.largest_contributors()[0]))
         sentence = f"Ten classes add {percent(report.crowding, 0)} of all labels"
         headline += f" {sentence} wrongly, most of them {first}."
@@ -154,19 +154,11 @@ def _headline(report: CoverageReport, n_below: int, is_met: bool) -> str:
 
 
 def _details(report: CoverageReport) -> str:
-    """Count classes far below the target, and those with too few examples for a test."""
-    n_low, n_few = report.n_undercovered, int(report.too_few_to_judge.sum())
-    low, few = (f"{n:,} class{'es' * (n != 1)}" for n in (n_low, n_few))
-    sentences = []
-    if n_low:
-        sentences.append(
-            f"Measured coverage of {low} is 10 points or more below {report.target_text}."
-        )
-    if n_few:
-        sentences.append(
-            f"{few} {'has' if n_few == 1 else 'have'} too few test examples for a test."
-        )
-    return " ".join(sentences)
+    """Count classes with too few examples for a test."""
+    n_few = int(report.too_few_to_judge.sum())
+    if not n_few:
+        return ""
+    return f"{n_few:,} class{'es have' if n_few > 1 else ' has'} too few test examples for a test."
 
 
 def remedies(predictor: BasePredictor, report: CoverageReport) -> list[str]:
@@ -176,25 +168,7 @@ def remedies(predictor: BasePredictor, report: CoverageReport) -> list[str]:
         sentences = [_nothing_to_fix(report, needs)]
     else:
         sentences = [predictor._cause(below), _more_labels(predictor, report, below, needs)]
-    more = [_always_included(predictor, report, needs), _large_sets(report)]
-    return list(filter(None, [*sentences, *more]))
-
-
-def is_crowded(report: CoverageReport) -> bool:
-    """Return whether ten of many classes add more than half of all labels, wrongly."""
-    return report.n_classes > MANY_CLASSES and report.crowding > 0.5
-
-
-def _large_sets(report: CoverageReport) -> str:
-    """Return what to do about classes that make sets large."""
-    if not is_crowded(report):
-        return ""
-    names = "; ".join(_name(report, int(index)) for index in report.largest_contributors(3))
-    return (
-        f"Sets would be less than half as large without the wrong labels of ten classes, such as "
-        f"{names}. Collect more labels of these classes, allow them a larger alpha, or improve the "
-        "model where it confuses them."
-    )
+    return list(filter(None, [*sentences, _always_included(predictor, report, needs)]))
 
 
 def _nothing_to_fix(report: CoverageReport, needs: Needs) -> str:
