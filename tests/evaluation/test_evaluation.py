@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from evencover import CoverageReport, InputError, PredictionSets, evaluate
-from evencover.evaluation.metrics import METRICS, Metric, find_metric
+from evencover.evaluation.metrics import METRICS, find_metric
 from evencover.evaluation.statistics import clopper_pearson, covgap_noise_floor
 from evencover.evaluation.tally import Confusions
 
@@ -180,14 +180,6 @@ def test_every_metric_of_the_list_is_in_the_report():
     for metric in METRICS:
         assert metric.of(report) == getattr(report, metric.name)
         assert isinstance(getattr(CoverageReport, metric.name).__doc__, str)
-
-
-@pytest.mark.parametrize(
-    ("better", "best"), [("lower", 0), ("higher", 3), ("target", 2), ("neither", 0)]
-)
-def test_the_best_value_has_the_lowest_loss(better, best):
-    metric = Metric("x", "X", "a number", "share", 3, better)
-    assert metric.loss(np.array([0.5, 0.7, 0.91, 1.0]), 0.1).argmin() == best
 
 
 def test_unsuitable_input_is_rejected():

@@ -5,22 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from evencover.cli import options
 from evencover.cli.console import note, print_text
-from evencover.cli.options import (
-    READ,
-    FalseAlarm,
-    Force,
-    Input,
-    Json,
-    ModelFile,
-    Page,
-    Retention,
-    Table,
-    Tolerance,
-    load_model,
-    open_state,
-    print_json,
-)
 from evencover.data.location import as_location
 from evencover.errors import InputError
 from evencover.text_tables import aligned
@@ -33,21 +19,21 @@ MOST_SHOWN = 20  # classes in the table, and drifts
 
 
 def run(
-    model: ModelFile,
+    model: options.ModelFile,
     data: str | None = None,
     /,
     *,
     state: str,
-    retention: Retention = None,
+    retention: options.Retention = None,
     reference: str | None = None,
-    false_alarm: FalseAlarm = None,
-    tolerance: Tolerance = None,
+    false_alarm: options.FalseAlarm = None,
+    tolerance: options.Tolerance = None,
     period: str | None = None,
-    report: Page = None,
-    periods: Table = None,
-    force: Force = False,
-    as_json: Json = False,
-    read: Input = READ,
+    report: options.Page = None,
+    periods: options.Table = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
+    read: options.Input = options.READ,
 ) -> None:
     """Track per-class coverage; exit with code 3 on an alarm.
 
@@ -68,10 +54,10 @@ def run(
     """
     from evencover.monitoring import CoverageMonitor
 
-    predictor = load_model(model, data)
+    predictor = options.load_model(model, data)
     name = as_location(model).name
     monitor = CoverageMonitor(
-        predictor, false_alarm, tolerance, state=open_state(state, retention), name=name
+        predictor, false_alarm, tolerance, state=options.open_state(state, retention), name=name
     )
     if data is not None:
         _count(monitor, data, read, period)
@@ -91,7 +77,7 @@ def run(
         with atomic_path(periods) as temporary:
             temporary.write_bytes(monitor.coverage_table().encode("utf-8", "replace"))
     if as_json:
-        print_json(findings)
+        options.print_json(findings)
     else:
         _show(findings)
     if snapshot.alarm:
@@ -99,7 +85,7 @@ def run(
         sys.exit(ALARM)
 
 
-def _count(monitor: CoverageMonitor, data: str, read: Input, period: str | None) -> None:
+def _count(monitor: CoverageMonitor, data: str, read: options.Input, period: str | None) -> None:
     from dataclasses import replace
 
     if read.labels is not None:
@@ -119,7 +105,7 @@ def _count(monitor: CoverageMonitor, data: str, read: Input, period: str | None)
         note("the rows have no ids, so the same rows count again in every run.")
 
 
-def _label(monitor: CoverageMonitor, read: Input, period: str | None) -> None:
+def _label(monitor: CoverageMonitor, read: options.Input, period: str | None) -> None:
     """Count labels of rows that were recorded, by id alone."""
     from evencover.data.columns import integers_are_names
 
@@ -139,14 +125,14 @@ def _note_labels(labels: LabelCounts) -> None:
     )
 
 
-def _label_columns(read: Input) -> tuple[Any, Any, Any]:
+def _label_columns(read: options.Input) -> tuple[Any, Any, Any]:
     from evencover.data.open import label_columns
 
     assert read.labels is not None
     return label_columns(read.labels, read.labels_key or "labels", read.ids_key)
 
 
-def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None:
+def _measure_from(monitor: CoverageMonitor, reference: str, read: options.Input) -> None:
     from dataclasses import replace
 
     if monitor.snapshot().has_reference:

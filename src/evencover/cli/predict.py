@@ -7,20 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from evencover.cli import options
 from evencover.cli.console import note
-from evencover.cli.options import (
-    READ_ROWS,
-    Dask,
-    ModelFile,
-    OtherAlpha,
-    Output,
-    Rows,
-    Switch,
-    Writes,
-    executor,
-    load_model,
-    with_alpha,
-)
 from evencover.errors import InputError
 from evencover.validation import whole_number
 
@@ -29,18 +17,18 @@ if TYPE_CHECKING:
 
 
 def run(
-    model: ModelFile,
+    model: options.ModelFile,
     data: str,
     /,
     *,
-    output: Annotated[Output, Writes(folder=True)],
-    alpha: OtherAlpha = None,
-    with_probabilities: Switch = False,
+    output: Annotated[options.Output, options.Writes(folder=True)],
+    alpha: options.OtherAlpha = None,
+    with_probabilities: options.Switch = False,
     top: int | None = None,
     taxonomy: Path | None = None,
-    dask: Dask = None,
-    force: Switch = False,
-    read: Rows = READ_ROWS,
+    dask: options.Dask = None,
+    force: options.Switch = False,
+    read: options.Rows = options.READ_ROWS,
 ) -> None:
     """Write a prediction set for each row.
 
@@ -72,7 +60,7 @@ def run(
         check_sets_format(output)
     elif not output.absolute().parent.is_dir():
         raise InputError(f"Cannot write '{output}': the folder '{output.parent}' does not exist.")
-    predictor = with_alpha(load_model(model, data), alpha)
+    predictor = options.with_alpha(options.load_model(model, data), alpha)
     if top is not None:
         whole_number(top, "top", "predict", 1)
         note(
@@ -81,7 +69,7 @@ def run(
         )
     source = read.open(data, "predicting", predictor, read_labels=False)
     listing: Any = {"with_probabilities": with_probabilities, "top": top}
-    with executor(dask) as workers:
+    with options.executor(dask) as workers:
         if is_folder:
             how: Any = {"taxonomy": taxonomy, "executor": workers, "force": force, **listing}
             n_rows, n_files, n_there = predict_to_folder(predictor, source, output, **how)

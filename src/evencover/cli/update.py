@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from evencover.cli.options import (
-    READ,
-    Force,
-    Input,
-    ModelFile,
-    ModelOutput,
-    load_model,
-)
+from evencover.cli import options
 
 
 def run(
-    model: ModelFile,
+    model: options.ModelFile,
     data: str,
     /,
     *,
-    output: ModelOutput,
+    output: options.ModelOutput,
     window: int | None = None,
-    force: Force = False,
-    read: Input = READ,
+    force: options.Force = False,
+    read: options.Input = options.READ,
 ) -> None:
     """Add labeled data to a model's calibration set.
 
@@ -37,7 +30,7 @@ def run(
     """
     from evencover.persistence import save
 
-    predictor = load_model(model, data)
+    predictor = options.load_model(model, data)
     n_before = predictor.n_calibration_
     source = read.open(data, "updating", predictor, allow_unknown=False)
     predictor.partial_fit(source, window=window)

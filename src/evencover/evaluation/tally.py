@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -32,12 +31,6 @@ class Tally(NamedTuple):
     accepted: IntArray | None = None
     accepted_right: IntArray | None = None
     listed: IntArray | None = None
-
-    @classmethod
-    def zeros(cls, n_classes: int) -> Tally:
-        """Return the tally of no rows."""
-        rows, covered, sums, *more = (np.zeros(n_classes, dtype=np.int64) for _ in range(7))
-        return cls(rows, covered, np.zeros(n_classes + 1, dtype=np.int64), sums, 0, *more)
 
     @classmethod
     def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
@@ -78,19 +71,6 @@ class Tally(NamedTuple):
         return Tally(*(None if a is None or b is None else a + b for a, b in pairs))  # type: ignore[arg-type]
 
 
-def total(parts: Iterable[tuple[Tally, Confusions]]) -> tuple[Tally, Confusions]:
-    """Add up all parts; memory does not grow with their number."""
-    tally: Tally | None = None
-    confusions: list[Confusions] = []
-    for part, confused in parts:
-        tally = part if tally is None else tally + part
-        confusions.append(confused)
-        if len(confusions) == 256:
-            confusions = [Confusions.total(confusions)]
-    assert tally is not None
-    return tally, Confusions.total(confusions)
-
-
 class Confusions(NamedTuple):
     """How often class ``first`` is the most probable one in rows of class ``true``, wrongly.
 
@@ -100,11 +80,6 @@ class Confusions(NamedTuple):
     pairs: IntArray
     counts: IntArray
     n_classes: int
-
-    @classmethod
-    def none(cls, n_classes: int) -> Confusions:
-        """Return empty counts."""
-        return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), n_classes)
 
     @classmethod
     def of(cls, labels: IntArray, first: IntArray, n_classes: int) -> Confusions:

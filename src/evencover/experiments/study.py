@@ -21,7 +21,6 @@ from evencover.data.source import Source
 from evencover.errors import InputError, warn_caller
 from evencover.evaluation.metrics import metric_names
 from evencover.evaluation.report import or_none
-from evencover.evaluation.tally import Tally
 from evencover.experiments.grid import DataSet, Grid, NamedScore, Setting
 from evencover.output.atomic import (
     only_writer,
@@ -172,15 +171,13 @@ def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> d
                 "exact": setting.predictor.exact,
                 "n_avg": n_avg,
             }
-            total = Tally.zeros(rows.n_classes)
+            n_rows, covered = np.zeros((2, rows.n_classes), dtype=np.int64)
             for split in of_size:
                 outcome = next(remaining)
-                total = total + outcome.tally
-                repetition = {"repetition": split.repetition}
-                records.append(cell | repetition | _record(grid, outcome))
-            alpha = records[-1]["alpha"]
-            counts = {"rows": total.rows.tolist(), "covered": total.covered.tolist()}
-            classes.append(cell | {"alpha": alpha} | counts)
+                n_rows, covered = n_rows + outcome.tally.rows, covered + outcome.tally.covered
+                records.append(cell | {"repetition": split.repetition} | _record(grid, outcome))
+            counts = {"rows": n_rows.tolist(), "covered": covered.tolist()}
+            classes.append(cell | {"alpha": records[-1]["alpha"]} | counts)
     names = rows.source.class_names
     return {
         "records": records,

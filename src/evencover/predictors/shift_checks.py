@@ -12,7 +12,7 @@ from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import Block
 from evencover.errors import warn_caller
 from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Confusions, Tally, total
+from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors.fit import Fitted
 from evencover.predictors.rule import SetRule
 from evencover.predictors.wording import Sharing
@@ -93,19 +93,21 @@ def _first_and_every_16th(block: Block) -> Block:
 
 
 def merge_counts(parts: Iterable[EvaluationCounts]) -> EvaluationCounts:
-    """Add the counts of all parts."""
-    histogram: Any = None
-    cut: Tally | None = None
+    """Add the counts of all parts; memory does not grow with their number."""
+    sums: Any = None
+    confusions: list[Confusions] = []
+    for part in parts:
+        counts = (part.tally, part.histogram, part.cut)
+        sums = counts if sums is None else [_sum(*pair) for pair in zip(sums, counts, strict=True)]
+        confusions.append(part.confusions)
+        if len(confusions) == 256:
+            confusions = [Confusions.total(confusions)]
+    tally, histogram, cut = sums
+    return EvaluationCounts(tally, Confusions.total(confusions), histogram, cut)
 
-    def counts() -> Iterable[tuple[Tally, Confusions]]:
-        nonlocal histogram, cut
-        for part in parts:
-            if part.cut is not None:
-                cut = part.cut if cut is None else cut + part.cut
-            histogram = part.histogram if histogram is None else histogram + part.histogram
-            yield part.tally, part.confusions
 
-    return EvaluationCounts(*total(counts()), histogram, cut)
+def _sum(counts: Any, more: Any) -> Any:
+    return None if counts is None else counts + more
 
 
 def shift_warnings(
