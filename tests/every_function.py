@@ -162,7 +162,7 @@ def functions():
     options = {"scores": ["softmax", "saps"], "n_splits": 2, "floor": 0.8}
     yield "compare", compare(rows, labels, methods="all", **options).to_dict()
     yield "recommend", recommend(rows, labels, floor=0.8).to_dict()
-    yield "report", json.dumps(report_content(model, *NEW[:2], ids=NEW[2], top=2), default=repr)
+    yield "report", json.dumps(report_content(model, *NEW[:2], ids=NEW[2]), default=repr)
     monitor = CoverageMonitor(model)
     monitor.observe(NEW[0][:900], ids=NEW[2][:900], period="1", reference=True)
     monitor.observe(NEW[0][900:1800], ids=NEW[2][900:1800], period="2")
