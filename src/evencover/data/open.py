@@ -180,7 +180,7 @@ def column_from_file(path: AnyPath, key: str = "labels") -> Array:
     Accept files of every data format, and text with one value per line. Concatenate the files of a
     folder or a glob.
     """
-    return _joined([_typed(_read(file, key)[0], file) for file in _files(as_location(path))])
+    return _joined([_read(file, key)[0] for file in _files(as_location(path))])
 
 
 def labels_of_file(
@@ -194,9 +194,8 @@ def labels_of_file(
 
     Without ids, each of several files must match the partition at its position.
     """
-    files = _files(as_location(path))
-    columns, ids = _columns_and_ids(files, key or "labels", ids_key, source)
-    reader = source.reader
+    files, reader = _files(as_location(path)), source.reader
+    columns, ids, others = _read_all(files, key or "labels", ids_key, shared, source)
     by_position = ids is None or source.ids is None
     if by_position and len(files) > 1 and isinstance(reader, ConcatenatedReader):
         reader.check_label_files([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
@@ -206,7 +205,6 @@ def labels_of_file(
         which = bisect_right(starts, row) - 1
         return f"row {row - starts[which]} of '{files[which]}'"
 
-    others = {name: _joined([_column(file, name) for file in files]) for name in shared}
     n_columns = len(_column_names(files[0]))
     return SeparateLabels(
         _joined(columns), ids, row_name=row_name, others=others, n_columns=n_columns
@@ -217,24 +215,24 @@ def label_columns(
     path: AnyPath, key: str = "labels", ids_key: str | None = None
 ) -> tuple[Array | None, Array, Array | None]:
     """Read ids, labels and times of a file of labels; None for ids or times that it lacks."""
-    files = _files(as_location(path))
-    labels, ids = _columns_and_ids(files, key, ids_key)
-    times = []
-    for file in files:
-        with _columns(file) as columns:
-            times += [columns["time"]] if "time" in columns else []
-    return ids, _joined(labels), _joined(times) if len(times) == len(files) else None
+    labels, ids, others = _read_all(_files(as_location(path)), key, ids_key, ["time"])
+    return ids, _joined(labels), others.get("time")
 
 
-def _columns_and_ids(
-    files: list[Location], key: str, ids_key: str | None, source: Source | None = None
-) -> tuple[list[Array], Array | None]:
-    """Read a column of each file, and the ids of all rows if every file has them."""
+def _read_all(
+    files: list[Location],
+    key: str,
+    ids_key: str | None,
+    others: Collection[str],
+    source: Source | None = None,
+) -> tuple[list[Array], Array | None, dict[str, Array]]:
+    """Read a column of each file, and the ids and other columns that every file has."""
     id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
-    found = [_read(file, key, id_keys, source if len(files) == 1 else None) for file in files]
-    ids = [file_ids for _, file_ids in found if file_ids is not None]
-    columns = [_typed(values, file) for (values, _), file in zip(found, files, strict=True)]
-    return columns, _joined(ids) if len(ids) == len(files) else None
+    only = source if len(files) == 1 else None
+    values, ids, tables = zip(*(_read(f, key, id_keys, others, only) for f in files), strict=True)
+    in_all = [name for name in others if all(name in table for table in tables)]
+    joined = {name: _joined([table[name] for table in tables]) for name in in_all}
+    return list(values), None if any(part is None for part in ids) else _joined(ids), joined
 
 
 def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
@@ -243,7 +241,7 @@ def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
     for location in _files(as_location(path)):
         with _columns(location) as columns:
             if len(columns) == 1:
-                found += _typed(_read(location, key)[0], location).tolist()
+                found += _read(location, key)[0].tolist()
                 continue
             class_name, value_name = class_columns(list(columns), key, f"'{location}'")
             if class_name and _is_number(value_name) and [*columns] != ["0", "1"]:
@@ -264,7 +262,7 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _joined(columns: list[Array]) -> Array:
+def _joined(columns: Sequence[Array]) -> Array:
     """Concatenate arrays; empty ones do not affect the type."""
     filled = [column for column in columns if len(column)] or columns[:1]
     return filled[0] if len(filled) == 1 else np.concatenate(filled)
@@ -291,9 +289,13 @@ def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
 
 
 def _read(
-    location: Location, key: str, id_keys: Sequence[str] = (), source: Source | None = None
-) -> tuple[Array, Array | None]:
-    """Read one value per row, with ids if the file has a column of them.
+    location: Location,
+    key: str,
+    id_keys: Sequence[str] = (),
+    others: Collection[str] = (),
+    source: Source | None = None,
+) -> tuple[Array, Array | None, dict[str, Array]]:
+    """Read one value per row, with ids and other columns if the file has them.
 
     The column has one of the names of `key`, or is the only one.
     """
@@ -311,12 +313,13 @@ def _read(
         is_csv = TABLES.get(location.suffix.lower()) is CsvFile
         if is_csv and list(columns) == [ONLY_ARRAY] and _has_heading(values.tolist(), key, source):
             values = values[1:]
-        if ids is None:
-            return values, None
-        found = columns[ids]
-        if len(found) != len(values):
-            raise InputError(f"'{location}' has {len(found)} ids for {len(values)} values.")
-        return values, index_ids(found) if ids == SAVED_INDEX else found
+        id_values = None if ids is None else columns[ids]
+        if id_values is not None and len(id_values) != len(values):
+            raise InputError(f"'{location}' has {len(id_values)} ids for {len(values)} values.")
+        if id_values is not None and ids == SAVED_INDEX:
+            id_values = index_ids(id_values)
+        table = {name: columns[name] for name in others if name in columns}
+        return _typed(values, location), id_values, table
 
 
 def _has_heading(cells: list[str], key: str, source: Source | None) -> bool:
@@ -329,11 +332,6 @@ def _has_heading(cells: list[str], key: str, source: Source | None) -> bool:
     is_longer = source is not None and len(cells) - 1 == source.n_rows
     names = () if source is None else source.class_names or ()
     return is_longer and cells[0] not in {*cells[1:], *names} and not is_integer_text(cells[0])
-
-
-def _column(location: Location, name: str) -> Array:
-    with _columns(location) as columns:
-        return columns[name] if name in columns else np.zeros(0, dtype=str)
 
 
 def _column_names(location: Location) -> list[str]:

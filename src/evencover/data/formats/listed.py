@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -44,15 +44,11 @@ SPARSE_KEYS = {"indptr", "indices", "data", "shape", "format"}  # of scipy.spars
 
 
 class Listed(NamedTuple):
-    """Top-k rows as a file has them: entries of all rows, and columns next to them.
-
-    ``classes`` are codes into ``names``, or class indices if there are none.
-    """
+    """Top-k rows as a file has them: entries of all rows, and columns next to them."""
 
     starts: IntArray
-    classes: IntArray
+    classes: Any  #: an array of class indices, or an Arrow array of names
     values: Array
-    names: Sequence[str] | None
     columns: Mapping[str, Any]  #: one value per row
     n_classes: int = 0  #: if the file states it
     index_column: str = ""  #: the column in which pandas stored the index
@@ -64,7 +60,7 @@ def open_listed(location: Location, keys: Keys) -> Contents | None:
     if read is None:
         return None
     with reading(location):
-        listed = read(location, keys)
+        listed = read(location)
         return None if listed is None else _contents(listed, keys, f"'{location}'")
 
 
@@ -74,16 +70,12 @@ def _contents(listed: Listed, keys: Keys, name: str) -> Contents:
     label = found_key(columns, keys.labels, LABEL_KEYS, name, "labels_key")
     ids = found_key(columns, keys.ids, (*ID_KEYS, listed.index_column), name, "ids_key")
     labels = to_numpy(columns[label]) if label is not None and keys.read_labels else None
-    names, classes, n_classes = listed.names, listed.classes, listed.n_classes
-    if names is not None:
-        ordered = sorted(names)
-        place = {text: number for number, text in enumerate(ordered)}
-        classes = np.array([place[text] for text in names], dtype=np.int64)[classes]
-        names, n_classes = ordered, len(ordered)
-    else:
-        if labels is not None and labels.dtype.kind in "UO":
-            labels = column_from_text([str(label) for label in labels.tolist()])
-        n_classes = n_classes or int(classes.max(initial=-1)) + 1
+    names, classes, n_classes = None, listed.classes, listed.n_classes
+    if not isinstance(classes, np.ndarray):
+        names, classes = _numbered(classes)
+    n_classes = n_classes or len(names or ()) or int(classes.max(initial=-1)) + 1
+    if names is None and labels is not None and labels.dtype.kind in "UO":
+        labels = column_from_text([str(label) for label in labels.tolist()])
     try:
         rows = TopK.from_csr(listed.starts, classes, listed.values, n_classes, names)
     except InputError as error:
@@ -139,65 +131,58 @@ def read_sparse(arrays: Mapping[str, Array], keys: Keys, name: str) -> Contents:
     matrix = kinds[kind](parts, shape=tuple(arrays["shape"].tolist())).tocsr()
     columns = {key: arrays[key] for key in arrays.keys() - SPARSE_KEYS}
     entries = (matrix.indptr, matrix.indices, matrix.data)
-    return _contents(Listed(*entries, None, columns, matrix.shape[1]), keys, name)
+    return _contents(Listed(*entries, columns, matrix.shape[1]), keys, name)
 
 
-def _read_arrow(open_table: Callable[[Location], tuple[Any, Any]]) -> Any:
-    def read(location: Location, keys: Keys) -> Listed | None:
-        schema, table_of = open_table(location)
-        index: Any = {"index_column": saved_index(schema) or ""}
-        import pyarrow.compute as compute
+def _read_arrow(location: Location) -> Listed | None:
+    """Read a list of labels and a list of scores, one list of both, or timm's columns by rank."""
+    schema, read_table = _open_arrow(location)
+    import pyarrow.compute as compute
 
-        lists = [field for field in schema if is_list(field.type)]
-        entries = [field.name for field in lists if _is_pair(field.type.value_type)]
-        classes, scores = [], []
-        for field in lists:
-            kind = arrow_kind(field.type)
-            if kind == "text list" or (kind == "integer list" and field.name in CLASS_KEYS):
-                classes.append(field.name)
-            elif kind == "list":
-                scores.append(field.name)
-        is_pair = len(classes) == len(scores) == 1
-        if len(entries) != 1 and not is_pair:
-            ranked = _ranked_columns(schema.names, location)
-            if ranked is None:
-                return None
-            return _of_ranks(table_of(), ranked, location)._replace(**index)
-        table, used = table_of(), {*entries, *classes, *scores}
-        columns = {n: table.column(n) for n in table.column_names if n not in used}
-        columns = {n: column for n, column in columns.items() if not column.null_count}
-        if entries:
-            starts, flat = _flat(table.column(entries[0]), location)
-            class_key, score_key = _is_pair(flat.type) or ("", "")
-            labels = compute.struct_field(flat, class_key)  # null where the struct is
-            values = compute.struct_field(flat, score_key)
-        else:
-            starts, labels = _flat(table.column(classes[0]), location)
-            other, values = _flat(table.column(scores[0]), location)
-            if not np.array_equal(starts, other):
-                n = min(len(starts), len(other))
-                row = int((np.diff(starts[:n]) != np.diff(other[:n])).argmax())
-                raise InputError(
-                    f"Every row of '{location}' must have as many classes as scores. Got "
-                    f"{np.diff(starts)[row]} and {np.diff(other)[row]} in row {row}."
-                )
-        for part in (labels, values):
-            if part.null_count:
-                entry = int(to_numpy(part.is_null()).argmax())
-                row = int(np.searchsorted(starts, entry, side="right")) - 1
-                raise InputError(
-                    f"Every entry of '{location}' must be given. Got null in row {row}."
-                )
-        numbers = np.asarray(values.to_numpy(zero_copy_only=False))
-        if arrow_kind(labels.type) == "integer":
-            indices = np.asarray(labels.to_numpy(zero_copy_only=False)).astype(np.int64)
-            return Listed(starts, indices, numbers, None, columns, **index)
-        coded = labels.cast("string").dictionary_encode()
-        codes = np.asarray(coded.indices.to_numpy(zero_copy_only=False)).astype(np.int64)
-        names = coded.dictionary.to_pylist()
-        return Listed(starts, codes, numbers, names, columns, **index)
+    index: Any = {"index_column": saved_index(schema) or ""}
+    lists = [field for field in schema if is_list(field.type)]
+    entries = [field.name for field in lists if _is_pair(field.type.value_type)]
+    kinds = {field.name: arrow_kind(field.type) for field in lists}
+    scores = [name for name, kind in kinds.items() if kind == "list"]
+    classes = [name for name, kind in kinds.items() if kind == "text list"]
+    classes += [n for n, kind in kinds.items() if kind == "integer list" and n in CLASS_KEYS]
+    if len(entries) != 1 and not len(classes) == len(scores) == 1:
+        ranked = _ranked_columns(schema.names, location)
+        return None if ranked is None else _of_ranks(read_table(), ranked, location, **index)
+    table = read_table()
+    columns = {n: table.column(n) for n in schema.names if n not in {*entries, *classes, *scores}}
+    columns = {n: column for n, column in columns.items() if not column.null_count}
+    if entries:
+        starts, flat = _flat(table.column(entries[0]), location)
+        class_key, score_key = _is_pair(flat.type) or ("", "")
+        labels = compute.struct_field(flat, class_key)  # null where the struct is
+        values = compute.struct_field(flat, score_key)
+    else:
+        starts, labels = _flat(table.column(classes[0]), location)
+        other, values = _flat(table.column(scores[0]), location)
+        if not np.array_equal(starts, other):
+            row = int((np.diff(starts) != np.diff(other)).argmax())
+            raise InputError(
+                f"Every row of '{location}' must have as many classes as scores. Got "
+                f"{np.diff(starts)[row]} and {np.diff(other)[row]} in row {row}."
+            )
+    for part in (labels, values):
+        if part.null_count:
+            entry = int(to_numpy(part.is_null()).argmax())
+            row = int(np.searchsorted(starts, entry, side="right")) - 1
+            raise InputError(f"Every entry of '{location}' must be given. Got null in row {row}.")
+    if arrow_kind(labels.type) == "integer":
+        labels = np.asarray(labels.to_numpy(zero_copy_only=False)).astype(np.int64)
+    return Listed(starts, labels, values.to_numpy(zero_copy_only=False), columns, **index)
 
-    return read
+
+def _numbered(labels: Any) -> tuple[list[str], IntArray]:
+    """Return the different labels of an Arrow array, sorted, and the place of each label."""
+    coded = labels.cast("string").dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    place = np.empty(len(names), dtype=np.int64)
+    place[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return sorted(names), place[coded.indices.to_numpy(zero_copy_only=False)]
 
 
 def _is_pair(kind: Any) -> tuple[str, str] | None:
@@ -221,33 +206,23 @@ def _flat(column: Any, location: Location) -> tuple[IntArray, Any]:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), column.flatten()
 
 
-def _parquet(location: Location) -> tuple[Any, Any]:
-    import_pyarrow()
+def _open_arrow(location: Location) -> tuple[Any, Callable[[], Any]]:
+    """Return the schema of a Parquet or Arrow file, and a function that reads all of it."""
+    ipc = import_pyarrow().ipc
     import pyarrow.parquet as pq
 
+    is_parquet = location.suffix.lower() == ".parquet"
     with location.open("rb") as file:
-        schema = pq.read_schema(file)
+        schema = pq.read_schema(file) if is_parquet else ipc.open_file(file).schema
 
     def read() -> Any:
         with location.open("rb") as file:
-            return pq.read_table(file)
+            return pq.read_table(file) if is_parquet else ipc.open_file(file).read_all()
 
     return schema, read
 
 
-def _arrow(location: Location) -> tuple[Any, Any]:
-    ipc = import_pyarrow().ipc
-    with location.open("rb") as file:
-        schema = ipc.open_file(file).schema
-
-    def read() -> Any:
-        with location.open("rb") as file:
-            return ipc.open_file(file).read_all()
-
-    return schema, read
-
-
-def _read_json_lines(location: Location, keys: Keys) -> Listed | None:
+def _read_json_lines(location: Location) -> Listed | None:
     """Read lists of {"label": ..., "score": ...}, alone in their line or within an object."""
     records = _json_lines(location)
     _, first = next(records, (0, None))
@@ -273,11 +248,8 @@ def _read_json_lines(location: Location, keys: Keys) -> Listed | None:
     columns = {name: values for name, values in columns.items() if len(values) == len(sizes)}
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     if all(type(label) is int for label in labels):
-        return Listed(starts, np.array(labels, dtype=np.int64), np.array(scores), None, columns)
-    names = list(dict.fromkeys(map(str, labels)))
-    place = {text: number for number, text in enumerate(names)}
-    codes = np.array([place[str(label)] for label in labels], dtype=np.int64)
-    return Listed(starts, codes, np.array(scores), names, columns)
+        return Listed(starts, np.array(labels, dtype=np.int64), np.array(scores), columns)
+    return Listed(starts, _texts(labels), np.array(scores), columns)
 
 
 def _json_lines(location: Location) -> Iterator[tuple[int, Any]]:
@@ -310,7 +282,7 @@ def _no_entry(location: Location, row: int, found: Any) -> InputError:
     )
 
 
-def _read_csv(location: Location, keys: Keys) -> Listed | None:
+def _read_csv(location: Location) -> Listed | None:
     """Read the columns label_0, prob_0, ... of timm."""
     separator = "\t" if location.suffix.lower() == ".tsv" else ","
     with location.open("rb") as file:
@@ -348,7 +320,11 @@ def _ranked_columns(names: Sequence[str], location: Location) -> list[list[str]]
     return [[kinds[kind][rank] for rank in sorted(kinds[kind])] for kind in (class_kind, "prob")]
 
 
-def _of_ranks(table: Any, ranked: list[list[str]], location: Location) -> Listed:
+def _texts(labels: Iterable[Any]) -> Any:
+    return import_pyarrow().array(map(str, labels), "string")
+
+
+def _of_ranks(table: Any, ranked: list[list[str]], location: Location, **index: Any) -> Listed:
     """Put columns by rank next to each other."""
 
     def column(name: str) -> Array:
@@ -362,16 +338,15 @@ def _of_ranks(table: Any, ranked: list[list[str]], location: Location) -> Listed
     starts = np.arange(len(numbers) + 1) * numbers.shape[1]
     used = {name for names in ranked for name in names}
     others = {name: table.column(name) for name in table.column_names if name not in used}
-    if ranked[0][0].startswith("index"):
-        return Listed(starts, cells.astype(np.int64).ravel(), numbers.ravel(), None, others)
-    texts, codes = np.unique(cells.astype(str), return_inverse=True)
-    return Listed(starts, codes.ravel(), numbers.ravel(), texts.tolist(), others)
+    is_index = ranked[0][0].startswith("index")
+    classes = cells.astype(np.int64).ravel() if is_index else _texts(cells.ravel().tolist())
+    return Listed(starts, classes, numbers.ravel(), others, **index)
 
 
-_READERS: dict[str, Callable[[Location, Keys], Listed | None]] = {
-    ".parquet": _read_arrow(_parquet),
-    ".arrow": _read_arrow(_arrow),
-    ".feather": _read_arrow(_arrow),
+_READERS: dict[str, Callable[[Location], Listed | None]] = {
+    ".parquet": _read_arrow,
+    ".arrow": _read_arrow,
+    ".feather": _read_arrow,
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
     ".csv": _read_csv,
