@@ -100,22 +100,12 @@ def as_location(path: str | os.PathLike[str] | RemoteFile) -> Location:
 
 
 def existing_file(path: str | os.PathLike[str] | RemoteFile) -> Location:
-    """Check that a file exists; reject pipes, which would block, and devices."""
-    location, problem = as_location(path), ""
-    try:
-        if isinstance(location, RemoteFile):
-            problem = "" if location.is_file() else "there is no such file"
-        elif stat.S_ISDIR(mode := location.stat().st_mode):
-            problem = "it is a folder, not a file"
-        elif not stat.S_ISREG(mode):
-            problem = "it is a device or a pipe, not a file"
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        problem = "there is no such file"
-    except OSError as error:
-        problem = (error.strerror or str(error)).lower()
-    if problem:
-        raise FileError(f"Cannot read '{location}': {problem}.")
-    return location
+    """Check that a file exists; reject folders, pipes, which would block, and devices."""
+    location = as_location(path)
+    if location.is_dir():
+        raise FileError(f"Cannot read '{location}': it is a folder, not a file.")
+    with reading(location):
+        return location
 
 
 def is_zarr(location: Location) -> bool:
@@ -262,6 +252,7 @@ _SHORT_OF = {
 _PROBLEMS: dict[type[Exception], str] = {
     MemoryError: _SHORT_OF[errno.ENOMEM],
     FileNotFoundError: "there is no such file",
+    NotADirectoryError: "there is no such file",
     PermissionError: "permission denied",
 }
 

@@ -642,7 +642,7 @@ def drop_rare_classes(probabilities: Any, labels: Any = None, *, min_count: int 
     return Source(
         reader=reader,
         n_classes=len(kept_classes),
-        class_names=None if names is None else tuple(names[place] for place in kept_classes),
+        class_names=None if names is None else tuple(names[index] for index in kept_classes),
         logits=source.logits,
         labels=np.searchsorted(kept_classes, source.labels[kept_rows]),
         ids=None if source.ids is None else source.ids[kept_rows],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -69,6 +70,10 @@ def _part(column: Array | None, rows: slice) -> Any:
     return None if column is None else column[rows]
 
 
+def _row_from(reader: Reader, start: int, row: int) -> str:
+    return reader.row_name(start + row)
+
+
 class RawBlock(NamedTuple):
     """Rows as a reader yields them; streams also yield the labels and ids of each block."""
 
@@ -125,11 +130,7 @@ def slices(rows: Any, labels: Array | None = None, ids: Array | None = None) -> 
     step = rows_per_block(numbers_per_row(rows))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        yield RawBlock(
-            rows[part],
-            None if labels is None else labels[part],
-            None if ids is None else ids[part],
-        )
+        yield RawBlock(rows[part], _part(labels, part), _part(ids, part))
 
 
 class Matching(NamedTuple):
@@ -369,7 +370,8 @@ class Source:
             return changed
         if not self.labels_are_names and changed.column_order is not None:
             raise self._in_another_order()
-        return changed._with_new_labels(new)
+        labels = np.append(new, changed.n_classes)[self.labels]  # unknown ones stay unknown
+        return replace(changed, labels=labels.astype(np.min_scalar_type(changed.n_classes)))
 
     def with_more_classes(self, n_classes: int, names: Sequence[str] | None = None) -> Source:
         """Add classes that no row lists after those that some rows list."""
@@ -378,13 +380,6 @@ class Source:
         new = np.arange(self.n_classes) if self.new_classes is None else self.new_classes
         names = None if names is None else tuple(names)
         return replace(self, new_classes=new, n_classes=n_classes, class_names=names)
-
-    def _with_new_labels(self, new: IntArray) -> Source:
-        """Give label i the index new[i]; unknown labels stay unknown."""
-        if self.labels is None:
-            return self
-        labels = np.append(new, self.n_classes)[self.labels]
-        return replace(self, labels=labels.astype(np.min_scalar_type(self.n_classes)))
 
     def no_known_label(self) -> InputError:
         """Build the error for rows none of whose labels is among the classes."""
@@ -421,7 +416,8 @@ class Source:
             if labels is not None:
                 labels = labels[part].astype(np.int64)
             elif self.reader.has_labels:
-                labels = self._stream_labels(raw.labels, part)
+                row_name = partial(_row_from, self.reader, start)
+                labels, _ = self._class_indices(raw.labels, len(rows), row_name)
             if ids is not None:
                 ids = ids[part]
             elif self.reader.has_ids:
@@ -458,14 +454,6 @@ class Source:
                     f"'{name}' must have one entry per row. Got {len(column)} {name} for {n_rows} "
                     "rows."
                 )
-
-    def _stream_labels(self, labels: Any, rows: slice) -> IntArray:
-        """Convert the labels of one block of a stream."""
-
-        def row_name(row: int) -> str:
-            return self.reader.row_name(rows.start + row)
-
-        return self._class_indices(labels, rows.stop - rows.start, row_name)[0]
 
     def parts(self) -> list[Source] | None:
         """Split into sources that can be pickled and read on another machine, in order.
