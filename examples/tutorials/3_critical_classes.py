@@ -129,4 +129,5 @@ print(f"thresholds raised: {(safe.thresholds_ > after.thresholds_).sum()} of {le
 #     evencover info m.safetensors
 #     evencover evaluate m.safetensors TEST.npz --csv classes.csv
 #
-# ``compare`` and ``recommend`` take the same options and report the cost of the floor.
+# ``compare`` takes the same options, and ``recommend`` takes ``--floor``. Both report the cost of
+# the floor.
