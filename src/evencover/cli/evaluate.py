@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from evencover.cli import options
@@ -78,7 +75,6 @@ def report(
     /,
     *,
     output: options.PageOutput,
-    taxonomy: Path | None = None,
     force: options.Force = False,
     dask: options.Dask = None,
     read: options.Input = options.READ,
@@ -91,8 +87,6 @@ def report(
     ----------
     output
         Report to write (.html).
-    taxonomy
-        Also summarize example sets by this hierarchy (.csv, .tsv).
     """
     from evencover.report import require_extra, write_report
 
@@ -101,6 +95,5 @@ def report(
     source = read.open(data, "reporting", predictor)
     title = f"Coverage of {printable(as_location(data).name)}"
     with options.executor(dask) as workers:
-        how: Any = {"executor": workers, "title": title, "force": force, "taxonomy": taxonomy}
-        write_report(predictor, output, source, **how)
+        write_report(predictor, output, source, executor=workers, title=title, force=force)
     print(f"{output}: open it in a browser")

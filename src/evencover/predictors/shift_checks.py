@@ -69,18 +69,14 @@ def count_block(
     counts, cut = rule.tally(block), None
     if top is not None:
         cut = Tally.of(rule.sets(block).top(top), block.labels)
-    histogram = None if edges is None else scores_by_bin(rule, edges, block)
-    return EvaluationCounts(*counts, histogram, cut)
-
-
-def scores_by_bin(rule: SetRule, edges: FloatArray, block: Block) -> IntArray:
-    """Count the true labels' scores of a sample of the block by bin."""
+    if edges is None:
+        return EvaluationCounts(*counts, None, cut)
     sample = _first_and_every_16th(block)
     assert sample.labels is not None
     known = sample.labels < sample.rows.shape[1]
     scores = rule.scoring.true_labels(sample)[known]
     scores = rule.scoring.score.from_base(scores, sample.labels[known])
-    return score_histogram(edges, scores)
+    return EvaluationCounts(*counts, score_histogram(edges, scores), cut)
 
 
 def _first_and_every_16th(block: Block) -> Block:

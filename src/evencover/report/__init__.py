@@ -28,7 +28,6 @@ def write_report(
     *,
     ids: Any = None,
     executor: Any = None,
-    taxonomy: Any = None,
     title: str = "Coverage report",
     force: bool = False,
 ) -> Path:
@@ -44,16 +43,12 @@ def write_report(
         The file to write; `force` replaces an existing one.
     probabilities, labels, ids, executor
         Held-out examples, as in `BasePredictor.evaluate`; they are read once, in blocks.
-    taxonomy
-        A `Taxonomy`, or what it is read from, to summarize example sets.
     title
         The title of the report.
     """
     path = check_output(path, force=force)
     require_extra()  # before the rows are read, which may take long
-    content = report_content(
-        predictor, probabilities, labels, ids=ids, executor=executor, taxonomy=taxonomy
-    )
+    content = report_content(predictor, probabilities, labels, ids=ids, executor=executor)
     return write_html(path, render_report(content, title))
 
 
