@@ -118,15 +118,6 @@ def test_every_double_survives(tmp_path_factory, rows):
     assert source.n_rows == len(rows) <= N
 
 
-def test_the_only_column_of_labels_may_have_any_heading(tmp_path):
-    """One line more than rows: the first is a heading, of numbers and of names alike."""
-    np.save(tmp_path / "p.npy", ROWS)
-    for values in (LABELS, np.array(NAMES)[LABELS]):
-        path = write(tmp_path / "y.csv", [["kind"], *([value] for value in values.tolist())])
-        source = as_source(tmp_path / "p.npy", path, class_names=NAMES)
-        assert_holds(source, ROWS)
-
-
 @pytest.mark.parametrize("content", ["labels\nMam, Northern\n", "ids,labels\na,Mam, Northern\n"])
 def test_a_label_is_not_cut_off_at_a_comma(tmp_path, content):
     path = tmp_path / "labels.csv"

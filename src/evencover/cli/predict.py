@@ -51,7 +51,7 @@ def run(
     force
         Overwrite an existing file, or a folder from another model.
     """
-    from evencover.output.folders import ids_of_rows, predict_to_folder
+    from evencover.output.folders import predict_to_folder
     from evencover.output.writers import Listing, check_sets_format, write_sets
     from evencover.taxonomy import Taxonomy
 
@@ -80,7 +80,7 @@ def run(
         tree = None if taxonomy is None else Taxonomy.from_file(taxonomy, names)
         blocks = Listing(taxonomy=tree, **listing).blocks(predictor, source, executor=workers)
         sizes: Counter[str] = Counter()
-        n_rows = write_sets(output, _count(blocks, sizes), names, ids=ids_of_rows(source))
+        n_rows = write_sets(output, _count(blocks, sizes), names, ids=source.ids)
     empty = f", {sizes['empty']} empty" if sizes["empty"] else ""
     average = sizes["members"] / max(1, n_rows)
     print(f"{output}: {n_rows} sets, {average:.2f} classes on average{empty}")

@@ -160,14 +160,6 @@ def local_copy(location: Location) -> Iterator[Path]:
         yield copy
 
 
-def size_of(location: Location) -> int:
-    """Return the size of the file in bytes."""
-    if isinstance(location, Path):
-        return location.stat().st_size
-    system, path = location.system()
-    return int(system.size(path))
-
-
 # Metadata that change when a file is rewritten, most reliable first.
 _MARKS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "last_modified")
 

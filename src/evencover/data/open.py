@@ -496,12 +496,8 @@ def _source_of(contents: Contents) -> Source:
 def _open(probabilities: Any, keys: Keys) -> Contents:
     if isinstance(probabilities, str | os.PathLike):
         return open_file(probabilities, keys)
-    if isinstance(probabilities, np.ndarray):
-        return Contents(probabilities)
-    if isinstance(probabilities, TopK):
-        return Contents(probabilities, probabilities.class_names)
-    if is_sparse(probabilities):
-        return Contents(probabilities)
+    if isinstance(probabilities, np.ndarray | TopK) or is_sparse(probabilities):
+        return Contents(probabilities, getattr(probabilities, "class_names", None))
     if _is_sequence_of_paths(probabilities):
         return open_files(probabilities, keys)
     if type(probabilities).__module__.startswith("dask."):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Array, import_pyarrow
+from evencover.arrays import import_pyarrow
 from evencover.data.source import Source
 from evencover.engine.blocks import as_workers, cut
 from evencover.errors import InputError
@@ -30,7 +30,6 @@ from evencover.output.atomic import (
 from evencover.output.writers import (
     Listing,
     RuleAndListing,
-    ids_to_write,
     write_sets,
 )
 from evencover.predictors.base import BasePredictor
@@ -195,11 +194,6 @@ def predict_to_folder(
     return FolderOfSets(sum(n_rows), len(partitions), len(partitions) - len(todo))
 
 
-def ids_of_rows(source: Source) -> Array | None:
-    """Return the ids to write with the sets."""
-    return None if source.ids is None else ids_to_write(source.ids)
-
-
 @dataclass(frozen=True)
 class PartitionWriter:
     """Write the sets of one partition; equal bytes on every worker, so it can be repeated."""
@@ -211,8 +205,8 @@ class PartitionWriter:
     def __call__(self, partition: Source) -> int:
         """Write the partition's file; return the number of rows."""
         blocks = map_on_threads(self.on_block, partition.blocks())
-        path, ids = self.files[partition.offset], ids_of_rows(partition)
-        return write_sets(path, blocks, self.class_names, ids=ids)
+        path = self.files[partition.offset]
+        return write_sets(path, blocks, self.class_names, ids=partition.ids)
 
     def alone(self, partition: Source) -> int:
         """Write the partition on one thread."""

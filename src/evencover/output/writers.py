@@ -121,7 +121,9 @@ def write_sets(
     `ids` are those of all rows.
     """
     check_sets_format(path)
-    row_ids = None if ids is None else ids_to_write(ids)
+    row_ids = None if ids is None else to_numpy(ids)
+    if row_ids is not None and row_ids.dtype.kind not in "iuU":
+        row_ids = np.array([str(value) for value in row_ids.tolist()])
     stop = 0
 
     def numbered() -> Iterator[_Numbered]:
@@ -136,12 +138,6 @@ def write_sets(
     with atomic_path(path) as temporary:
         WRITERS[Path(path).suffix.lower()](temporary, numbered(), class_names)
     return stop
-
-
-def ids_to_write(ids: Any) -> Array:
-    """Keep integers; convert everything else to text."""
-    values = to_numpy(ids)
-    return values if values.dtype.kind in "iuU" else np.array([str(v) for v in values.tolist()])
 
 
 def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:

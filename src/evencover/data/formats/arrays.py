@@ -42,7 +42,6 @@ from evencover.data.location import (
     identity_of,
     local_copy,
     reading,
-    size_of,
 )
 from evencover.data.source import RawBlock, Reader, rows_per_block, rows_per_part, slices
 from evencover.errors import InputError, import_extra
@@ -64,7 +63,7 @@ class PlainArray:
     ) -> None:
         self.location, self.offset, self.dtype, self.shape = location, offset, dtype, shape
         self.fortran = fortran
-        end = size_of(location) if end is None else end
+        end = identity_of(location).size if end is None else end
         if offset + math.prod(shape) * dtype.itemsize > end:
             raise InputError(f"Cannot read '{location}': the file is truncated.")
         self._map: Array | None = None
@@ -107,7 +106,7 @@ class LazyArrays(UserDict[str, Any]):
 
 
 # Opens the arrays of a file: each has a shape, a dtype and slices of rows. Chunked arrays have
-# `chunks`; arrays that must be read from the start have `in_order`.
+# `chunks` or `shards`; arrays that must be read from the start have `in_order`.
 OpenArrays = Callable[[Location], AbstractContextManager[Mapping[str, Any]]]
 
 
@@ -161,7 +160,8 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
         n_rows, n_classes = matrix_shape(matrix.shape, name)
         if matrix.dtype.kind not in "biuf" and matrix.dtype != BFLOAT16:
             raise InputError(f"{name} must contain real numbers. Got the type {matrix.dtype}.")
-        chunks = getattr(matrix, "chunks", None) or [0 if hasattr(matrix, "in_order") else 1]
+        chunks = getattr(matrix, "shards", None) or getattr(matrix, "chunks", None)
+        chunks = chunks or [0 if hasattr(matrix, "in_order") else 1]
         reject_bomb((chunks[0], n_classes), matrix.dtype, key, size)
         label_key = found_key(arrays, keys.labels, LABEL_KEYS, name, "labels_key")
         id_key = found_key(arrays, keys.ids, ID_KEYS, name, "ids_key")
@@ -419,21 +419,10 @@ def _array(file: Any, key: str, location: Location, check_heaps: Callable[[], No
         raise _elsewhere(location, key, str(others[0][1 if dataset.is_virtual else 0]))
     if dataset.dtype.kind == "O":  # variable-length text
         check_heaps()
-        return _Texts(dataset)
     offset = dataset.id.get_offset()  # None if it is chunked
     if offset is not None and dataset.dtype.kind in "iuf" and isinstance(location, Path):
         return PlainArray(location, offset, dataset.dtype, dataset.shape)
     return dataset
-
-
-class _Texts:
-    """A text data set."""
-
-    def __init__(self, dataset: Any) -> None:
-        self._dataset, self.shape, self.dtype = dataset, dataset.shape, dataset.dtype
-
-    def __getitem__(self, rows: slice) -> Array:
-        return np.asarray(self._dataset.asstr()[rows])
 
 
 def _elsewhere(location: Location, key: str, other: str) -> InputError:
@@ -450,7 +439,7 @@ def reject_endless_heaps(location: Location) -> None:
     one that overflows, makes the library loop forever. The layout is that of the "global heap"
     (HDF5 file format specification 3.0, section III.E).
     """
-    if not isinstance(location, Path) or size_of(location) > LARGEST_CHECKED:
+    if not isinstance(location, Path) or identity_of(location).size > LARGEST_CHECKED:
         return
     content = location.read_bytes()
     heap = content.find(_HEAP)
@@ -491,30 +480,25 @@ def zarr_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
         store = zarr.storage.FsspecStore.from_url(str(location), read_only=True)
     opened = zarr.open(store, mode="r")
     if isinstance(opened, zarr.Array):
-        arrays: Mapping[str, Any] = {ONLY_ARRAY: _Chunked(opened, location)}
+        arrays: Mapping[str, Any] = {ONLY_ARRAY: _without_pickle(opened, location)}
     else:
-        arrays = LazyArrays(set(opened.array_keys()), lambda key: _Chunked(opened[key], location))
+        arrays = LazyArrays(
+            set(opened.array_keys()), lambda key: _without_pickle(opened[key], location)
+        )
     names = opened.attrs.get(NAMES_KEY)
     if names is not None:
         arrays = {**arrays, NAMES_KEY: np.array(names, dtype=str)}
     yield arrays
 
 
-class _Chunked:
-    """An array of the store, read chunk by chunk."""
-
-    def __init__(self, array: Any, location: Location) -> None:
-        if _names_pickle(array.metadata.to_dict()):  # decoding would run arbitrary code
-            raise InputError(
-                f"'{location}' must contain plain numbers or text. Got an array of pickled Python "
-                "objects, which are never loaded; write it again as numbers or text."
-            )
-        self._array = array
-        self.shape, self.dtype = array.shape, array.dtype
-        self.chunks = array.shards or array.chunks
-
-    def __getitem__(self, rows: slice) -> Any:
-        return self._array[rows]
+def _without_pickle(array: Any, location: Location) -> Any:
+    """Return an array of the store, unless decoding it would run arbitrary code."""
+    if _names_pickle(array.metadata.to_dict()):
+        raise InputError(
+            f"'{location}' must contain plain numbers or text. Got an array of pickled Python "
+            "objects, which are never loaded; write it again as numbers or text."
+        )
+    return array
 
 
 def _names_pickle(metadata: Any) -> bool:

@@ -106,10 +106,6 @@ class TableFile(ABC):
             return np.zeros(0, dtype=np.int64)
         return matrix_from_arrow(import_pyarrow().chunked_array(chunks), f"'{self.location}'")
 
-    def without_cells(self) -> Self:
-        """Return the table without what is only needed to open it."""
-        return self
-
 
 @dataclass(frozen=True, kw_only=True)
 class TableReader(Reader):
@@ -215,7 +211,7 @@ def open_table(location: Location, kind: type[TableFile], keys: Keys = USUAL) ->
     if n_rows and n_classes < 2:
         raise InputError(f"{name} must have at least 2 classes. Got {n_classes}.")
     reader = TableReader(
-        table=table.without_cells(),
+        table=replace(table, cells={}) if isinstance(table, TextFile) else table,
         identity=identity,
         numbers=numbers,
         is_list=layout.is_list,
@@ -370,10 +366,6 @@ class TextFile(TableFile):
         """Return one column (N,) as text."""
         return to_numpy(self.cells[name])
 
-    def without_cells(self) -> Self:
-        """Return the table without the cells of labels and ids."""
-        return replace(self, cells={})
-
     def no_numbers(self, name: str, cell: Any, row: int) -> InputError:
         """Build the error for a cell that is not a number."""
         return InputError(
@@ -485,7 +477,8 @@ def csv_names(location: Location, keys: Keys | None) -> tuple[list[str], bool]:
         if all(map(_is_number, first)) and not is_certain:
             is_header = all(map(str.isdecimal, first)) and len(set(first)) == len(first)
             is_header = is_header and not set(first) <= {"0", "1"}
-            is_header = is_header and (count_up(first) or _has_fraction(next(lines, [])))
+            second = next(lines, [])
+            is_header = is_header and (count_up(first) or any(map(_FRACTION.fullmatch, second)))
             return first if is_header else [f"column {i}" for i in range(len(first))], is_header
     known = all(is_index_name(cell) or is_reserved(cell) for cell in first if not _is_number(cell))
     numbers = [cell for cell in first if _is_number(cell) and any(map(str.isdigit, cell))]
@@ -497,10 +490,6 @@ def csv_names(location: Location, keys: Keys | None) -> tuple[list[str], bool]:
             "with probabilities_key (--probabilities-key)."
         )
     return first, True
-
-
-def _has_fraction(cells: list[str]) -> bool:
-    return any(map(_FRACTION.fullmatch, cells))
 
 
 def csv_batches(location: Location, width: int, has_header: bool) -> Iterator[Any]:
