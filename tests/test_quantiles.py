@@ -66,7 +66,7 @@ def test_what_is_no_fraction_is_refused_by_its_name(value):
     with pytest.raises(InputError, match="'alpha'"):
         exact_fraction(value)
     with pytest.raises(InputError, match=r"'gamma' .*ClusteredPredictor"):
-        exact_fraction(value, "ClusteredPredictor", "gamma")
+        exact_fraction(value, "gamma", "ClusteredPredictor")
 
 
 def test_a_float_level_would_be_off_by_one_rank():

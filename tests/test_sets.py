@@ -86,12 +86,7 @@ def test_frames_hold_the_sets_by_name_where_there_are_names(names):
     assert sets.to_arrow().to_pydict() == expected
     pytest.importorskip("pandas")
     assert sets.to_pandas().to_dict("list") == expected
-    polars = pytest.importorskip("polars")
-    frame = sets.to_polars()
-    assert frame.to_dict(as_series=False) == expected
-    assert frame.schema["set"] == polars.List(polars.Int32 if names is None else polars.String)
     empty = PredictionSets.from_mask(np.zeros((2, 3), dtype=bool), names)
-    assert empty.to_polars().schema == frame.schema
     assert empty.to_arrow().schema == sets.to_arrow().schema
 
 

@@ -31,12 +31,12 @@ DEFAULT = "default"  # key of the classes that an alpha by class does not name
 Alpha = float | str | Fraction | Decimal
 
 
-def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -> Fraction:
+def exact_fraction(value: Any, name: str = "alpha", owner: str = "the method") -> Fraction:
     """Return the number in (0, 1) that the user meant by `value`, as a fraction.
 
     A short decimal is taken as written. A float that uses all its digits comes from an expression
     such as 1/3 or 1 - 0.9. It becomes the simplest fraction within its rounding error. Messages use
-    `owner` and `name`.
+    `name` and `owner`.
 
     >>> exact_fraction(0.059), exact_fraction(1 / 3), exact_fraction(1 - 0.9)
     (Fraction(59, 1000), Fraction(1, 3), Fraction(1, 10))
@@ -108,19 +108,19 @@ class ClassAlpha(NamedTuple):
         if is_per_class(alpha):
             aligned = align_classes(alpha, class_names, n_classes, "alpha", default=DEFAULT)
             if aligned.dtype.kind != "f":
-                exact = [exact_fraction(value, owner) for value in aligned.tolist()]
+                exact = [exact_fraction(value, owner=owner) for value in aligned.tolist()]
                 aligned = np.array(exact, dtype=np.float64)
             short = np.rint(aligned * 1e12) / 1e12  # 1 - 0.9 is meant to be 0.1
             is_short = (np.abs(short - aligned) <= 2.0**-52) & (short > 1e-6)
             aligned = np.where(is_short, short, aligned)
             outside = aligned[~((aligned > 0) & (aligned < 1))]
             if len(outside):
-                exact_fraction(outside[0].item(), owner)  # raises
+                exact_fraction(outside[0].item(), owner=owner)  # raises
             values, of_class = np.unique(aligned, return_inverse=True)
             if len(values) > 1:
                 return cls(values, of_class)
             alpha = values[0].item()
-        one = exact_fraction(alpha, owner)
+        one = exact_fraction(alpha, owner=owner)
         return cls(np.array([float(one)]), np.zeros(n_classes, dtype=np.int64), one)
 
     @property
@@ -176,12 +176,12 @@ def check_alpha(alpha: Any, name: str = "alpha", owner: str = "the method") -> f
     if isinstance(alpha, ClassAlpha):
         return float(alpha.values[-1])
     if not is_per_class(alpha):
-        return float(exact_fraction(alpha, owner, name))
+        return float(exact_fraction(alpha, name, owner))
     known = by_class(alpha, name)
     values = to_numpy(alpha).ravel().tolist() if known is None else list(known.values())
     if values and all(isinstance(value, float) and 0 < value < 1 for value in values):
         return float(max(values))
-    return float(max(exact_fraction(value, owner, name) for value in values or [alpha]))
+    return float(max(exact_fraction(value, name, owner) for value in values or [alpha]))
 
 
 def conformal_ranks(

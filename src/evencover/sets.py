@@ -265,15 +265,6 @@ class PredictionSets:
         """
         return import_pandas("to_pandas").DataFrame(self._columns(), index=self.index)
 
-    def to_polars(self) -> Any:
-        """Build a polars data frame with the columns of `to_arrow`."""
-        try:
-            import polars
-        except ImportError:
-            raise InputError("to_polars needs polars; 'pip install polars'.") from None
-        kind = polars.Int32 if self.class_names is None else polars.String
-        return polars.DataFrame(self._columns(), schema_overrides={"set": polars.List(kind)})
-
     def _columns(self) -> dict[str, Any]:
         lists = self.to_lists(names=self.class_names is not None)
         return {"set": lists, "size": self.sizes, "accepted": self.accepted}

@@ -179,7 +179,7 @@ def test_pooled_uses_all_classes_where_an_alpha_has_too_few_examples():
     with pytest.warns(UserWarning, match="'dog'"):
         predictor = fitted("pooled", p, labels, alpha={"dog": 0.001, "default": 0.1})
     assert len(predictor._fitted.held_out.scores.scores) == 2 * len(labels)
-    assert predictor.level_ == np.inf  # and 400 examples are too few for 0.001, too
+    assert predictor._fitted.t.upper.max() == np.inf  # and 400 examples are too few for 0.001, too
     assert np.isfinite(predictor.thresholds_[:3]).all()
 
 

@@ -62,8 +62,8 @@ def test_thresholds_are_those_of_the_formula_by_hand(folds_seen, quietly, alpha,
         fitted = PooledPredictor(alpha=alpha, floor=floor).fit_scores(scores, labels, n_classes)
     folds = folds_seen[0][1]
     by_hand = oracle.pooled(scores, labels, folds, n_classes, alpha, guarded=floor == "auto")
-    assert fitted.strength_ == pytest.approx(by_hand[0])
-    assert fitted.level_ == pytest.approx(by_hand[1])
+    assert fitted._fitted.pool.strength == pytest.approx(by_hand[0])
+    assert fitted._fitted.t.upper.max() == pytest.approx(by_hand[1])
     assert fitted.thresholds_.tolist() == by_hand[2]
     n = np.bincount(labels, minlength=n_classes)
     np.testing.assert_allclose(fitted.own_weight_, n / (n + by_hand[0]))

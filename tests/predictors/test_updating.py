@@ -100,9 +100,6 @@ def test_a_window_is_fit_on_the_newest_rows(data, method):
     by_window = made(method, score="aps").fit(rows[:CUT], labels[:CUT], **first)
     by_window.partial_fit(rows[CUT:], labels[CUT:], ids=IDS[CUT:], window=250)
     assert_same(by_window, newest)
-    since = made(method, score="aps").fit(rows[:CUT], labels[:CUT], **first)
-    since.partial_fit(rows[CUT:], labels[CUT:], ids=IDS[CUT:], since="patient 150")
-    assert_same(since, newest)
     wide = made(method, score="aps").fit(rows[:CUT], labels[:CUT], **first)
     wide.partial_fit(rows[CUT:], labels[CUT:], ids=IDS[CUT:], window=10_000)
     assert_same(wide, made(method, score="aps").fit(rows, labels, **ids))
@@ -117,9 +114,6 @@ def test_places_are_counted_on_after_a_window(data):
     whole = StandardPredictor(score="aps").fit(rows[:300], labels[:300])
     np.testing.assert_array_equal(parts.fit_.rows.scores, whole.fit_.rows.scores[150:])
     assert parts.n_calibration_ == 150
-    by_place = StandardPredictor(score="aps").fit(rows[:300], labels[:300])
-    by_place.partial_fit(rows[300:], labels[300:], since="150")
-    assert by_place.n_calibration_ == 250
 
 
 def test_an_executor_gives_the_same(data):
@@ -172,7 +166,7 @@ def test_rows_that_leave_calibration_are_forgotten(data):
     fitted = StandardPredictor().fit(rows[:60], labels[:60])
     fitted.partial_fit(rows[60:80], labels[60:80], window=70)  # ten of the first stay out
     assert known(fitted, rows[:60], labels[:60])[0]
-    fitted.partial_fit(rows[80:100], labels[80:100], since=60)
+    fitted.partial_fit(rows[80:100], labels[80:100], window=40)
     assert not known(fitted, rows[:60], labels[:60])[0]
     assert known(fitted, rows[60:80], labels[60:80])[0]
     assert known(fitted, rows[80:100], labels[80:100])[0]
@@ -180,12 +174,12 @@ def test_rows_that_leave_calibration_are_forgotten(data):
 
 def test_copies_of_rows_that_joined_later_are_known(simulate):
     rows, labels = simulate(6000, K, seed=3)
-    for first in (None, 2000):  # all stay, or only the rows that joined
+    for window in (None, 2000):  # all stay, or only the rows that joined
         fitted = StandardPredictor().fit(rows[:2000], labels[:2000])
-        fitted.partial_fit(rows[2000:4000], labels[2000:4000], since=first)
+        fitted.partial_fit(rows[2000:4000], labels[2000:4000], window=window)
         mixed, old = np.r_[3000:5000], np.r_[1000:2000, 5000:6000]
         assert known(fitted, rows[mixed], labels[mixed])[1]
-        assert bool(known(fitted, rows[old], labels[old])[1]) == (first is None)
+        assert bool(known(fitted, rows[old], labels[old])[1]) == (window is None)
 
 
 def test_rows_that_depend_on_others_cannot_be_updated(data, tmp_path):
@@ -217,13 +211,12 @@ def test_ids_are_ignored_where_the_calibration_rows_have_none(data):
     np.testing.assert_array_equal(parts.thresholds_, whole.thresholds_)
 
 
-@pytest.mark.parametrize("how", [{"window": 0}, {"since": "nobody"}], ids=str)
-def test_what_is_kept_must_be_there_and_a_refusal_changes_nothing(data, how):
+def test_a_window_must_keep_rows_and_a_refusal_changes_nothing(data):
     rows, labels = data
     fitted = StandardPredictor().fit(rows[:CUT], labels[:CUT])
     before = fitted.thresholds_.copy()
-    with pytest.raises(InputError, match=f"'{next(iter(how))}'"):
-        fitted.partial_fit(rows[CUT:], labels[CUT:], **how)
+    with pytest.raises(InputError, match="'window'"):
+        fitted.partial_fit(rows[CUT:], labels[CUT:], window=0)
     with pytest.raises(InputError, match="needs labels"):
         fitted.partial_fit(rows[CUT:])
     with pytest.raises(InputError, match="classes of the calibration"):

@@ -200,7 +200,7 @@ class Grid:
         self.scores = [_named_score(entry) for entry in _entries(scores, "scores")]
         alphas = _entries(alpha, "alpha") if isinstance(alpha, list | tuple) else [alpha]
         for level in alphas:
-            exact_fraction(level, "a grid")
+            exact_fraction(level, owner="a grid")
         clusterings = {"gamma": gamma, "n_clusters": n_clusters}
         self.settings = [
             Setting(name, predictor._with_params(exact=variant, alpha=level))

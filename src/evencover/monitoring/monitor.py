@@ -37,7 +37,7 @@ from evencover.monitoring.state import (
 )
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels, warn_of_mismatch
-from evencover.predictors.fit import align_to_calibration, digest
+from evencover.predictors.fit import digest
 from evencover.predictors.rule import SetRule
 from evencover.predictors.shift_checks import about_copies
 from evencover.quantiles import Thresholds, exact_fraction
@@ -130,7 +130,7 @@ class CoverageMonitor:
         self._fit = predictor._current_fit()
         asked = {"false_alarm": false_alarm, "tolerance": tolerance}
         level = exact_fraction(
-            0.05 if false_alarm is None else false_alarm, "CoverageMonitor", "false_alarm"
+            0.05 if false_alarm is None else false_alarm, "false_alarm", "CoverageMonitor"
         )
         least = 0.02 if tolerance is None else tolerance
         least = real_number(least, "tolerance", "CoverageMonitor", 0)
@@ -195,7 +195,7 @@ class CoverageMonitor:
                 f"the model in {source.name}; pass later rows."
             )
         warn_of_mismatch(source, read, self._fit.rule.scoring.for_input(source.logits))
-        for sentence in about_copies(self.predictor, read):
+        for sentence in about_copies(self._fit, read):
             warn_caller(sentence)
         if not columns:
             return LabelCounts(0, 0, 0, 0)
@@ -301,8 +301,8 @@ class CoverageMonitor:
                 "'predictor' must not change after its monitor is made. Got one that was "
                 "calibrated again; make a new CoverageMonitor."
             )
-        how = {"allow_unknown": True, "read_labels": read_labels}
-        return align_to_calibration(self.predictor, probabilities, labels, ids, **how)
+        options = {"allow_unknown": True, "read_labels": read_labels}
+        return self._fit.open(probabilities, labels, ids, **options)
 
     # ---- results ---------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from evencover.output.writers import (
     write_sets,
 )
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.fit import align_to_calibration, digest
+from evencover.predictors.fit import digest
 from evencover.taxonomy import Taxonomy
 from evencover.threads import map_on_threads, single_threaded
 
@@ -163,7 +163,7 @@ def predict_to_folder(
     """
     folder = Path(folder).absolute()
     import_pyarrow()
-    source = align_to_calibration(predictor, probabilities, ids=ids, read_labels=False)
+    source = predictor._current_fit().open(probabilities, ids=ids, read_labels=False)
     if source.n_rows is None:
         raise InputError(
             "'probabilities' must be files or arrays, which can be read again. Got an iterator; "

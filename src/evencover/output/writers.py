@@ -19,7 +19,6 @@ from evencover.engine.blocks import map_source
 from evencover.errors import InputError
 from evencover.output.atomic import atomic_path, safe_cell
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.fit import align_to_calibration
 from evencover.predictors.rule import SetRule
 from evencover.sets import PredictionSets
 from evencover.taxonomy import Taxonomy
@@ -71,7 +70,7 @@ class Listing:
         executor: Any = None,
     ) -> Iterator[ListedSets]:
         """Yield listed sets; parameters are those of `predict_set_blocks`."""
-        source = align_to_calibration(predictor, probabilities, ids=ids, read_labels=False)
+        source = predictor._current_fit().open(probabilities, ids=ids, read_labels=False)
         listed = RuleAndListing(predictor.rule(logits=source.logits), self)
         return map_source(source, listed, ListedSets.concatenate, executor)
 

@@ -40,7 +40,7 @@ from evencover.predictors.shift_checks import (
     merge_counts,
     shift_warnings,
 )
-from evencover.predictors.wording import Details, Explanation, Needs, Sharing, Terms, some_names
+from evencover.predictors.wording import Details, Explanation, Needs, Sharing, some_names
 from evencover.quantiles import (
     Alpha,
     ClassAlpha,
@@ -72,11 +72,6 @@ Value = TypeVar("Value")
 _parameters_in: Callable[[Any], itemgetter[Any]] = cache(
     lambda cls: itemgetter(*cls._parameter_names())
 )
-
-
-def in_unit_interval(value: Any, name: str, owner: str) -> Any:
-    """Check a level in (0, 1)."""
-    return exact_fraction(value, owner, name)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -145,7 +140,7 @@ class BasePredictor:
     method: ClassVar[str]
     # One sentence each, shown by help, `info`, the docs and the report.
     summary: ClassVar[str] = ""
-    guarantee: ClassVar[wording.Guarantee] = "No guarantee."
+    guarantee: ClassVar[wording.Guarantee | str] = "No guarantee."
     # Next to scores, labels and ids: "ranks" of the true labels, "label values".
     needs: ClassVar[tuple[str, ...]] = ()
 
@@ -158,8 +153,8 @@ class BasePredictor:
         "keep_top": unless((None,), flag),
         "from_logits": flag,
         "random_state": partial(whole_number, low=0, high=2**64 - 1),
-        "confidence": unless((None,), in_unit_interval),
-        "floor": unless((None, AUTO), in_unit_interval),
+        "confidence": unless((None,), exact_fraction),
+        "floor": unless((None, AUTO), exact_fraction),
     }
     # Whether it takes exact=True, and an alpha per class.
     _supports_exact: ClassVar[bool] = True
@@ -207,6 +202,15 @@ class BasePredictor:
     def _level_rows(self) -> int:
         """Count the rows that decide the level of all thresholds together."""
         return self.n_calibration_
+
+    def _rows_behind(self, report: CoverageReport) -> float:
+        """Return the number of rows behind the average coverage, as if in one group."""
+        sharing = self._sharing()
+        if sharing is None:
+            return self._level_rows()
+        counts, groups = sharing.scores.counts, sharing.group_of_class
+        rows = np.bincount(groups, weights=report.class_counts, minlength=len(counts))
+        return float(1 / ((rows / report.n_rows) ** 2 / (counts + 2)).sum() - 2)
 
     def _weights(self) -> dict[str, FloatArray]:
         """Return shares (K,) of the sources of each class's threshold, by name."""
@@ -479,7 +483,6 @@ class BasePredictor:
         *,
         ids: Any = None,
         window: int | None = None,
-        since: Any = None,
         executor: Any = None,
     ) -> Self:
         """Add labeled rows to the calibration set and refit the thresholds.
@@ -494,8 +497,6 @@ class BasePredictor:
             are ignored with a warning.
         window
             Keep only this many rows, the newest.
-        since
-            Keep only rows from this id on (without ids: from this index on).
 
         >>> from evencover import StandardPredictor
         >>> p = [[0.75, 0.25], [0.5, 0.5], [0.375, 0.625], [0.25, 0.75]]
@@ -520,7 +521,6 @@ class BasePredictor:
             self.needs,
             executor,
             window=window,
-            since=since,
         )
         self.fit_ = self._refit(fit, rows, inputs)
         return self
@@ -808,7 +808,7 @@ class BasePredictor:
         read: Fingerprint,
         tally: Tally,
         confusions: Confusions,
-        histogram: IntArray | None = None,
+        histogram: IntArray,
         cut: Tally | None = None,
     ) -> CoverageReport:
         """Make the report on rows of a source that have been read and counted."""
@@ -831,7 +831,14 @@ class BasePredictor:
         mismatch = warn_of_mismatch(source, read, fit.rule.scoring.for_input(source.logits))
         if mismatch is not None:
             return replace(report, labels_fit=False, data_warnings=(mismatch,))
-        messages = shift_warnings(self, report, read, histogram)
+        messages = shift_warnings(
+            fit,
+            report,
+            read,
+            histogram,
+            depends_on_prevalence=self._depends_on_prevalence,
+            n_behind=self._rows_behind(report) if self._targets_average else None,
+        )
         for message in messages:
             warn_caller(message)
         return replace(report, data_warnings=tuple(messages))
@@ -863,11 +870,13 @@ class BasePredictor:
 
     def _method_guarantee(self) -> str:
         """State the guarantee of the method, and that of the floor."""
-        fit, confidence = self._current_fit(), getattr(self, "confidence", None)
-        share = None if confidence is None else wording.as_percent(confidence)
-        guarantee = self._guarantor().guarantee
+        fit, guarantee = self._current_fit(), self._guarantor().guarantee
         if not isinstance(guarantee, str):
-            guarantee = guarantee(Terms(share, fit.alpha.is_one, self.floor is not None))
+            guarantee = guarantee.text(
+                confidence=getattr(self, "confidence", None),
+                one_alpha=fit.alpha.is_one,
+                has_floor=self.floor is not None,
+            )
         floor = self._floor.sentence(self.guarantees_ == 0, fit.alpha, fit.class_names)
         return f"{guarantee} {floor}".rstrip()
 

@@ -248,9 +248,8 @@ def appended(
     executor: Any,
     *,
     window: int | None = None,
-    since: Any = None,
 ) -> tuple[CalibrationRows, CalibrationInputs]:
-    """Read new rows after the old ones; keep the newest, or those from an id on.
+    """Read new rows after the old ones; keep the newest of a window.
 
     New rows go by their ids or by their index, as the old ones do.
     """
@@ -269,16 +268,11 @@ def appended(
     new, read = read_rows(source, scoring, needs, executor)
     rows = old.followed_by(new)
     inputs = inputs.followed_by(read, source.offset, len(old), rows.labels, rows.n_classes)
-    first = 0
-    if since is not None:
-        matches = np.flatnonzero(rows.ids == row_ids([since], 1)[0])
-        if not len(matches):
-            raise InputError(f"'since' must be the id of one of the rows. Got {since!r}.")
-        first = int(matches[0])
+    n_old = 0
     if window is not None:
-        first = max(first, len(rows) - whole_number(window, "window", "partial_fit", 1))
-    if first:
-        rows, inputs = rows.take(slice(first, None)), inputs.since(first)
+        n_old = max(0, len(rows) - whole_number(window, "window", "partial_fit", 1))
+    if n_old:
+        rows, inputs = rows.take(slice(n_old, None)), inputs.since(n_old)
     if not rows.by_index:
         warn_of_repeated_ids(rows.ids)
     if rows.class_names is None and source.class_names is not None:

@@ -35,7 +35,7 @@ class ClasswisePredictor(GroupPredictor):
 
     method: ClassVar[str] = "classwise"
     summary: ClassVar[str] = "one threshold per class, from the class's own examples alone"
-    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.classwise_guarantee)
+    guarantee: ClassVar[wording.Guarantee | str] = wording.CLASSWISE_GUARANTEE
     _depends_on_prevalence: ClassVar[bool] = False
     _missing_class_note: ClassVar[str] = "classwise always includes them"
 

@@ -276,7 +276,7 @@ class ClusteredPredictor(GroupPredictor):
 
     method: ClassVar[str] = "clustered"
     summary: ClassVar[str] = "one threshold per cluster of classes with similar scores"
-    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.clustered_guarantee)
+    guarantee: ClassVar[wording.Guarantee | str] = wording.CLUSTERED_GUARANTEE
     _State: ClassVar[Any] = ClusterState
     _constraints: ClassVar[dict[str, Check]] = {
         "gamma": unless(("auto",), OPEN_SHARE),

@@ -8,15 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, partial
 from types import MappingProxyType, UnionType
-from typing import (
-    Any,
-    ClassVar,
-    Protocol,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -236,22 +228,6 @@ class Fit:
             vars(self)["is_checked"] = True
 
 
-class Fitted(Protocol):
-    """A predictor, as modules see it that `BasePredictor` itself uses."""
-
-    method: ClassVar[str]
-
-    def _current_fit(self) -> Fit:
-        """Return the fit; raise if there is none, or if a parameter was changed after it."""
-
-
-def align_to_calibration(
-    predictor: Fitted, probabilities: Any, labels: Any = None, ids: Any = None, **options: bool
-) -> Source:
-    """Open rows as a source with the classes of a fitted predictor; see `Fit.open`."""
-    return predictor._current_fit().open(probabilities, labels, ids, **options)
-
-
 def _frozen(value: Any, *, copy: bool = True) -> Any:
     """Return an array, or the arrays of a NamedTuple, as a read-only copy, or made read-only."""
     if isinstance(value, np.ndarray):
@@ -286,7 +262,7 @@ def _require_numbers(value: Any, name: str) -> None:
 # ---- the stored form -----------------------------------------------------------------------------
 
 
-def digest(predictor: Fitted) -> str:
+def digest(predictor: Any) -> str:
     """Hash all that is saved of a predictor."""
     return checksum(*stored(predictor))
 
@@ -301,9 +277,10 @@ def checksum(metadata: Any, arrays: Mapping[str, Array]) -> str:
     return content.hexdigest()
 
 
-def stored(predictor: Fitted) -> tuple[dict[str, Any], dict[str, Array]]:
+def stored(predictor: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return what a file holds of a fitted predictor: metadata, ready for JSON, and arrays."""
-    fit, arrays = predictor._current_fit(), dict[str, Array]()
+    fit: Fit = predictor._current_fit()
+    arrays: dict[str, Array] = {}
     parameters = {
         name: _store(_plain(value), f"parameters.{name}", arrays)
         for name, value in fit.parameters.items()

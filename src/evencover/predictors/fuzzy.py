@@ -80,7 +80,7 @@ class FuzzyPredictor(BasePredictor):
 
     method: ClassVar[str] = "fuzzy"
     summary: ClassVar[str] = "each class borrows from classes of similar frequency"
-    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.fuzzy_guarantee)
+    guarantee: ClassVar[wording.Guarantee | str] = wording.FUZZY_GUARANTEE
     _State: ClassVar[Any] = FuzzyState
     _usual_cause: ClassVar[str] = wording.FUZZY_CAUSE
     _missing_class_note: ClassVar[str] = "they borrow from the rarest classes"

@@ -131,7 +131,7 @@ class GroupedPredictor(GroupPredictor):
 
     method: ClassVar[str] = "grouped"
     summary: ClassVar[str] = "one threshold per group of classes that you define"
-    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.grouped_guarantee)
+    guarantee: ClassVar[wording.Guarantee | str] = wording.GROUPED_GUARANTEE
     _supports_class_alpha: ClassVar[bool] = False
     _only_if_asked: ClassVar[bool] = True  # without groups it is CLASSWISE
     _usual_cause: ClassVar[str] = wording.GROUPED_CAUSE

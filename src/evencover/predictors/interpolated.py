@@ -50,7 +50,7 @@ class InterpolatedPredictor(BasePredictor):
 
     method: ClassVar[str] = "interpolated"
     summary: ClassVar[str] = "thresholds between those of classwise and standard"
-    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.interpolated_guarantee)
+    guarantee: ClassVar[wording.Guarantee | str] = wording.INTERPOLATED_GUARANTEE
     _targets_average: ClassVar[bool] = False  # but at something between
     _supports_exact: ClassVar[bool] = False
     _constraints: ClassVar[dict[str, Check]] = {"tau": partial(real_number, low=0, high=1)}

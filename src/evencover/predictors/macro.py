@@ -45,7 +45,7 @@ class MacroPredictor(BasePredictor):
 
     method: ClassVar[str] = "macro"
     summary: ClassVar[str] = "one threshold, with equal weight for every class"
-    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.macro_guarantee)
+    guarantee: ClassVar[wording.Guarantee | str] = wording.MACRO_GUARANTEE
     _targets_average: ClassVar[bool] = False
     _supports_exact: ClassVar[bool] = False
     _depends_on_prevalence: ClassVar[bool] = False

@@ -253,7 +253,6 @@ class PooledPredictor(BasePredictor):
 
     method: ClassVar[str] = "pooled"
     summary: ClassVar[str] = "one threshold per class, estimated by partial pooling"
-    guarantee: ClassVar[wording.Guarantee] = wording.POOLED_GUARANTEE
     needs: ClassVar[tuple[str, ...]] = ("label values",)
     _supports_class_alpha: ClassVar[bool] = True
     _missing_class_note: ClassVar[str] = "their thresholds are predicted from the other classes"
@@ -276,7 +275,10 @@ class PooledPredictor(BasePredictor):
         fitted, alpha = self._fit_pool(rows, dealt), self._class_alpha(rows)
         few = fitted.held_out.of_class == len(alpha.values)
         if few.any():
-            warn_caller(wording.few_of_alpha(few, rows.class_names))
+            warn_caller(
+                f"{wording.few_of_alpha(few, rows.class_names)}; the level of their thresholds "
+                "comes from the examples of all classes."
+            )
         if self.strength == 0:
             own = fitted.pool.own_groups
             return own.thresholds(alpha, self.exact, random_state=self.random_state), None
@@ -399,19 +401,9 @@ class PooledPredictor(BasePredictor):
         return self._from_fit(PooledPredictor._fit_pool)
 
     @property
-    def strength_(self) -> float:
-        """The pseudo-count c."""
-        return self._fitted.pool.strength
-
-    @property
     def own_weight_(self) -> FloatArray:
         """The weight of each class's own examples in its distribution (K,), n / (n + c)."""
         return self._fitted.pool.own_weight.copy()
-
-    @property
-    def level_(self) -> float:
-        """The level t that all classes share, or the largest of theirs."""
-        return float(self._fitted.t.upper.max())
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         pool = self._fitted.pool

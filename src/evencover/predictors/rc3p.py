@@ -58,7 +58,7 @@ class RC3PPredictor(BasePredictor):
 
     method: ClassVar[str] = "rc3p"
     summary: ClassVar[str] = "one threshold and one limit on the rank per class"
-    guarantee: ClassVar[wording.Guarantee] = wording.RC3P_GUARANTEE
+    guarantee: ClassVar[wording.Guarantee | str] = wording.RC3P_GUARANTEE
     needs: ClassVar[tuple[str, ...]] = ("ranks",)
     _targets_average: ClassVar[bool] = False
     _supports_exact: ClassVar[bool] = False

@@ -242,13 +242,28 @@ class SetRule:
 
     def sets(self, block: Block) -> PredictionSets:
         """Compute the prediction set of each row, the most probable class first."""
+        kernel, draws = self.scoring.score.base.kernel, self._draws(block)
         with self.scoring.checking(block):
-            return self._sets(block)
+            sizes, classes = _kernels.prediction_sets(
+                kernel, block.rows, draws, self.thresholds, **self._options
+            )
+            starts = np.zeros(len(sizes) + 1, dtype=np.int64)
+            np.cumsum(sizes, out=starts[1:])
+            return self._with_accepted(starts, classes, block.rows)
 
     def coverage(self, block: Block, appearances: IntArray | None = None) -> Coverage:
         """Evaluate the sets of labeled rows; add how many contain each class to `appearances`."""
+        assert block.labels is not None
         with self.scoring.checking(block):
-            coverage = self._coverage(block, appearances)
+            coverage = _kernels.set_coverage(
+                self.scoring.score.base.kernel,
+                block.rows,
+                self._draws(block),
+                block.known_labels,
+                self.thresholds,
+                appearances=appearances,
+                **self._options,
+            )
         if self.acceptance is None:
             return coverage
         scores = self.scoring.top_scores(block.rows, coverage.top_classes)
@@ -265,27 +280,6 @@ class SetRule:
         return (
             tally._replace(listed=listed_labels(block)),
             Confusions.of(block.labels, coverage.top_classes, n_classes),
-        )
-
-    def _sets(self, block: Block) -> PredictionSets:
-        kernel, draws = self.scoring.score.base.kernel, self._draws(block)
-        sizes, classes = _kernels.prediction_sets(
-            kernel, block.rows, draws, self.thresholds, **self._options
-        )
-        starts = np.zeros(len(sizes) + 1, dtype=np.int64)
-        np.cumsum(sizes, out=starts[1:])
-        return self._with_accepted(starts, classes, block.rows)
-
-    def _coverage(self, block: Block, appearances: IntArray | None) -> Coverage:
-        assert block.labels is not None
-        return _kernels.set_coverage(
-            self.scoring.score.base.kernel,
-            block.rows,
-            self._draws(block),
-            block.known_labels,
-            self.thresholds,
-            appearances=appearances,
-            **self._options,
         )
 
     def _draws(self, block: Block) -> Draws:

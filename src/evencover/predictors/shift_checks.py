@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,8 @@ from evencover.data.source import Block
 from evencover.errors import warn_caller
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.tally import Confusions, Tally
-from evencover.predictors.fit import Fitted
+from evencover.predictors.fit import Fit
 from evencover.predictors.rule import SetRule
-from evencover.predictors.wording import Sharing
 from evencover.randomness import places
 
 # False-alarm rate of each warning.
@@ -25,19 +24,6 @@ NOTABLE, NOTABLE_COPIES = 0.05, 0.01
 # After the first rows only every 16th row's score is counted, which costs next to nothing.
 EVERY, LARGE = 16, 2048
 NOT_ALWAYS = "(Ignore this for a model with few distinct outputs, such as a decision tree.)"
-
-
-class Tested(Fitted, Protocol):
-    """A predictor, as these checks see it."""
-
-    _targets_average: ClassVar[bool]
-    _depends_on_prevalence: ClassVar[bool]
-
-    def _sharing(self) -> Sharing | None:
-        """Return the groups of calibration scores behind the thresholds, if there are such."""
-
-    def _level_rows(self) -> int:
-        """Count the rows that decide the level of all thresholds together."""
 
 
 def score_histogram(edges: FloatArray, scores: FloatArray) -> IntArray:
@@ -50,7 +36,7 @@ class EvaluationCounts(NamedTuple):
 
     tally: Tally
     confusions: Confusions
-    histogram: IntArray | None
+    histogram: IntArray
     cut: Tally | None = None
 
     def abridged(self) -> EvaluationCounts:
@@ -59,7 +45,7 @@ class EvaluationCounts(NamedTuple):
 
 
 def count_block(
-    rule: SetRule, edges: FloatArray | None, top: int | None, block: Block
+    rule: SetRule, edges: FloatArray, top: int | None, block: Block
 ) -> EvaluationCounts:
     """Count coverage, sizes and confusions of a block and, of a sample, scores by bin.
 
@@ -69,8 +55,6 @@ def count_block(
     counts, cut = rule.tally(block), None
     if top is not None:
         cut = Tally.of(rule.sets(block).top(top), block.labels)
-    if edges is None:
-        return EvaluationCounts(*counts, None, cut)
     sample = _first_and_every_16th(block)
     assert sample.labels is not None
     known = sample.labels < sample.rows.shape[1]
@@ -107,19 +91,25 @@ def _sum(counts: Any, more: Any) -> Any:
 
 
 def shift_warnings(
-    predictor: Tested,
+    fit: Fit,
     report: CoverageReport,
     read: Fingerprint,
-    histogram: IntArray | None = None,
+    histogram: IntArray,
+    *,
+    depends_on_prevalence: bool,
+    n_behind: float | None,
 ) -> list[str]:
-    """Return warnings about test rows that differ from the calibration rows."""
-    fit = predictor._current_fit()
+    """Return warnings about test rows that differ from the calibration rows.
+
+    `n_behind` is the number of calibration rows behind the average coverage, as if in one group;
+    None if the method does not target that.
+    """
     if fit.inputs.include(read):
         return [
             f"These {report.n_rows} rows were used for calibration, so coverage is "
             "overestimated; evaluate on held-out data."
         ]
-    messages, n_rows, depends = [], report.n_rows, predictor._depends_on_prevalence
+    messages, n_rows = [], report.n_rows
     target = 1 - report.alpha
     if report.recall_at_k is not None and report.recall_at_k[0][2] < target:
         messages.append(
@@ -133,14 +123,15 @@ def shift_warnings(
             "as misses."
         )
     class_shift = distance(fit.rows.class_counts, report.class_counts)
-    if class_shift is not None and depends:
+    is_reweighted = class_shift is not None and depends_on_prevalence
+    if is_reweighted:
         messages.append(
             f"Class distribution shift: the class frequencies of these {n_rows} examples differ "
             f"from those of the calibration set (total variation {class_shift:.0%}, "
             "noise-corrected). Guarantees of overall coverage assume equal frequencies; those of "
             "each class, as with 'classwise', do not."
         )
-    if histogram is not None and class_shift is None:
+    if class_shift is None:
         score_shift = distance(fit.score_bins[1], histogram, ordered=True)
         if score_shift is not None:
             messages.append(
@@ -148,26 +139,15 @@ def shift_warnings(
                 f"from those of the calibration set (total variation {score_shift:.0%}, "
                 "noise-corrected). Guarantees assume the same distribution."
             )
-    if predictor._targets_average and not (class_shift is not None and depends):
-        n_covered, behind = int(report.class_covered.sum()), _level_rows(predictor, report)
-        if chance_of_at_most(n_covered, n_rows, behind, report.alpha) < RATE:
+    if n_behind is not None and not is_reweighted:
+        n_covered = int(report.class_covered.sum())
+        if chance_of_at_most(n_covered, n_rows, n_behind, report.alpha) < RATE:
             messages.append(
                 f"Overall coverage of these {n_rows} examples is {report.marginal_coverage:.1%}, "
                 f"significantly below the target of {1 - report.alpha:.1%}; they may differ from "
                 "the calibration set."
             )
-    return messages + about_copies(predictor, read)
-
-
-def _level_rows(predictor: Tested, report: CoverageReport) -> float:
-    """Return the number of calibration rows behind the average coverage, as if in one group."""
-    sharing = predictor._sharing()
-    if sharing is None:
-        return predictor._level_rows()
-    counts = sharing.scores.counts
-    rows = np.bincount(sharing.group_of_class, weights=report.class_counts, minlength=len(counts))
-    shares = rows / report.n_rows
-    return float(1 / (shares**2 / (counts + 2)).sum() - 2)
+    return messages + about_copies(fit, read)
 
 
 def chance_of_at_most(covered: int, n_rows: int, n_calibration: float, alpha: float) -> float:
@@ -256,10 +236,9 @@ def note_repeated_rows(read: Fingerprint) -> None:
         )
 
 
-def about_copies(predictor: Fitted, read: Fingerprint) -> list[str]:
+def about_copies(fit: Fit, read: Fingerprint) -> list[str]:
     """Report rows that are exact duplicates of calibration rows."""
-    inputs = predictor._current_fit().inputs
-    n_copies, n_sampled = read.copies_of(inputs.sample[:, 0], inputs.limit)
+    n_copies, n_sampled = read.copies_of(fit.inputs.sample[:, 0], fit.inputs.limit)
     if n_copies >= 5 and n_copies / n_sampled > NOTABLE_COPIES:
         return [
             f"About {n_copies / n_sampled:.0%} of these rows are exact copies of calibration rows, "

@@ -37,7 +37,7 @@ class StandardPredictor(GroupPredictor):
 
     method: ClassVar[str] = "standard"
     summary: ClassVar[str] = "one threshold for all classes"
-    guarantee: ClassVar[wording.Guarantee] = staticmethod(wording.standard_guarantee)
+    guarantee: ClassVar[wording.Guarantee | str] = wording.STANDARD_GUARANTEE
     _usual_cause: ClassVar[str] = wording.ONE_THRESHOLD
 
     def _group(self, rows: CalibrationRows, state: Any) -> Groups:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -121,90 +121,86 @@ SAME_ALPHA = "Coverage over the classes with the same alpha"
 SHOWN_COUNTS = (10, 50, 100)  # examples of a class for which a text shows its guarantee
 
 
-class Terms(NamedTuple):
-    """What a guarantee depends on, besides the method.
+class Guarantee(NamedTuple):
+    """What a method guarantees, in words.
 
-    ``confidence`` is the probability over calibration sets, as text; ``one_alpha`` states whether
-    all classes share an alpha, and ``has_floor`` whether classes have a floor.
+    ``average`` holds on average over calibration sets. With a confidence, ``whose`` coverage is
+    what it concerns, and ``also`` follows. ``but`` is an exception, which a floor makes untrue.
+    ``by_alpha`` is the guarantee if classes have an alpha of their own and it is another one.
     """
 
-    confidence: str | None = None
-    one_alpha: bool = True
-    has_floor: bool = False
+    average: str
+    whose: str = ""
+    also: str = ""
+    but: str = ""
+    by_alpha: Guarantee | None = None
 
-    def but(self, exception: str) -> str:
-        """End a sentence with an exception, which a floor makes untrue."""
-        return "." if self.has_floor else f"; {exception}."
+    def text(self, *, confidence: Alpha | None, one_alpha: bool, has_floor: bool) -> str:
+        """State the guarantee under these terms."""
+        if self.by_alpha is not None and not one_alpha:
+            terms: Any = {"confidence": confidence, "one_alpha": True, "has_floor": has_floor}
+            return self.by_alpha.text(**terms)
+        text = self.average
+        if confidence is not None:
+            sets = f"{as_percent(confidence)} of all calibration sets"
+            text = f"{self.whose} is at least 1 - alpha in at least {sets}{self.also}"
+        return f"{text}; {self.but}." if self.but and not has_floor else f"{text}."
 
 
-Guarantee = str | Callable[[Terms], str]  # the text, or how it depends on the terms
+AVERAGE = "Coverage of 1 - alpha is guaranteed"
 NO_CLASS = "no single class has a guarantee"
 CLUSTER_CLASSES = (
     "the distance of its scores from those of its cluster; classes with too few examples to join "
-    "a cluster have no guarantee."
+    "a cluster have no guarantee"
 )
-
-
-def standard_guarantee(terms: Terms) -> str:
-    """State the guarantee of STANDARD."""
-    if terms.confidence is not None:
-        what = (
-            "Overall coverage"
-            if terms.one_alpha
-            else "Coverage over the classes with the same alpha"
-        )
-        return _confident(what, terms) + terms.but(NO_CLASS)
-    whom = "all examples"
-    if not terms.one_alpha:
-        whom = "the examples of the classes with the same alpha"
-    return _average(whom) + terms.but(NO_CLASS)
-
-
-def classwise_guarantee(terms: Terms) -> str:
-    """State the guarantee of CLASSWISE."""
-    if terms.confidence is not None:
-        return f"{_confident('The coverage of each class', terms)}."
-    return (
-        "Coverage of 1 - alpha is guaranteed for every class, on average over calibration sets. "
-        "With few calibration examples, the coverage of a class varies widely between "
-        "calibration sets."
-    )
-
-
-def clustered_guarantee(terms: Terms) -> str:
-    """State the guarantee of CLUSTERED."""
-    if terms.confidence is not None:
-        clusters = _confident("The coverage of each cluster", terms)
-        return f"{clusters}. A class has the guarantee up to {CLUSTER_CLASSES}"
-    if not terms.one_alpha:
-        return f"Coverage of 1 - alpha is guaranteed for a class up to {CLUSTER_CLASSES}"
-    return (
-        "Coverage of 1 - alpha is guaranteed for each cluster of classes. A class has the "
-        f"guarantee up to {CLUSTER_CLASSES}"
-    )
-
-
-def grouped_guarantee(terms: Terms) -> str:
-    """State the guarantee of GROUPED."""
-    groups = "Coverage of 1 - alpha is guaranteed for each group of classes"
-    if terms.confidence is not None:
-        groups = _confident("The coverage of each group of classes", terms)
-    return groups + terms.but("a class within its group has no guarantee")
-
-
-POOLED_GUARANTEE = (
-    "Targets 1 - alpha for every class; guarantees each class at least k/(n+1), which rises with "
-    "its number n of examples. Overall coverage is close to 1 - alpha, and guaranteed with "
-    "split='holdout'."
+STANDARD_GUARANTEE = Guarantee(
+    f"{AVERAGE} on average over all examples",
+    "Overall coverage",
+    but=NO_CLASS,
+    by_alpha=Guarantee(
+        f"{AVERAGE} on average over the examples of the classes with the same alpha",
+        SAME_ALPHA,
+        but=NO_CLASS,
+    ),
+)
+CLASSWISE_GUARANTEE = Guarantee(
+    f"{AVERAGE} for every class, on average over calibration sets. With few calibration examples, "
+    "the coverage of a class varies widely between calibration sets",
+    "The coverage of each class",
+)
+CLUSTERED_GUARANTEE = Guarantee(
+    f"{AVERAGE} for each cluster of classes. A class has the guarantee up to {CLUSTER_CLASSES}",
+    "The coverage of each cluster",
+    also=f". A class has the guarantee up to {CLUSTER_CLASSES}",
+    by_alpha=Guarantee(
+        f"{AVERAGE} for a class up to {CLUSTER_CLASSES}",
+        "The coverage of a class",
+        also=f", up to {CLUSTER_CLASSES}",
+    ),
+)
+GROUPED_GUARANTEE = Guarantee(
+    f"{AVERAGE} for each group of classes",
+    "The coverage of each group of classes",
+    but="a class within its group has no guarantee",
+)
+INTERPOLATED_GUARANTEE = Guarantee(
+    "Coverage of 1 - 2 alpha is guaranteed on average over all examples", but=NO_CLASS
+)
+FUZZY_GUARANTEE = Guarantee(f"{AVERAGE} on average over all examples", but=NO_CLASS)
+MACRO_GUARANTEE = Guarantee(
+    "Mean coverage over classes of at least 1 - alpha is guaranteed", but=NO_CLASS
+)
+RC3P_GUARANTEE = Guarantee(
+    "Coverage of 1 - alpha holds for every class if the fraction of its labels beyond the rank "
+    "limit is known. It is estimated, so classes with few examples may be covered less"
 )
 
 
 def few_of_alpha(few: Array, class_names: Sequence[str] | None) -> str:
-    """Warn of classes whose alpha has too few examples."""
+    """Say which classes (K,) have an alpha with too few examples."""
     return (
         f"{int(few.sum())} of {len(few)} classes{some_names(class_names, few)} have an alpha with "
-        "too few calibration examples together; the level of their thresholds comes from the "
-        "examples of all classes."
+        "too few calibration examples together"
     )
 
 
@@ -229,32 +225,8 @@ def pooled_guarantee(
     text = f"Targets 1 - alpha for every class{for_classes} {overall} is {relation} 1 - alpha."
     if not few.any():
         return text
-    return (
-        f"{text} {int(few.sum())} of {len(few)} classes{some_names(class_names, few)} have an "
-        "alpha with too few calibration examples together: with split='holdout' nothing is "
-        "guaranteed for that alpha."
-    )
-
-
-def interpolated_guarantee(terms: Terms) -> str:
-    """State the guarantee of INTERPOLATED."""
-    return _average("all examples", "1 - 2 alpha") + terms.but(NO_CLASS)
-
-
-def fuzzy_guarantee(terms: Terms) -> str:
-    """State the guarantee of FUZZY."""
-    return _average("all examples") + terms.but(NO_CLASS)
-
-
-def macro_guarantee(terms: Terms) -> str:
-    """State the guarantee of MACRO."""
-    return "Mean coverage over classes of at least 1 - alpha is guaranteed" + terms.but(NO_CLASS)
-
-
-RC3P_GUARANTEE = (
-    "Coverage of 1 - alpha holds for every class if the fraction of its labels beyond the rank "
-    "limit is known. It is estimated, so classes with few examples may be covered less."
-)
+    consequence = "with split='holdout' nothing is guaranteed for that alpha"
+    return f"{text} {few_of_alpha(few, class_names)}: {consequence}."
 
 
 def floor_guarantee(
@@ -292,14 +264,6 @@ def as_percent(share: Alpha) -> str:
     '12.5%'
     """
     return f"{float(100 * exact_fraction(share)):g}%"
-
-
-def _average(whom: str, level: str = "1 - alpha") -> str:
-    return f"Coverage of {level} is guaranteed on average over {whom}"
-
-
-def _confident(what: str, terms: Terms) -> str:
-    return f"{what} is at least 1 - alpha in at least {terms.confidence} of all calibration sets"
 
 
 # ---- causes of undercoverage ---------------------------------------------------------------------

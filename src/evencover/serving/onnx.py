@@ -23,7 +23,6 @@ from evencover.arrays import FloatArray
 from evencover.errors import InputError, needs, one_line
 from evencover.output.atomic import atomic_path, check_output
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.fit import align_to_calibration
 from evencover.predictors.rule import SetRule
 from evencover.rounding import SUM_TOLERANCE
 
@@ -371,7 +370,7 @@ def onnx_inputs(
     predictor: BasePredictor, probabilities: Any, *, ids: Any = None
 ) -> dict[str, FloatArray]:
     """Return the random numbers (N,) that `predict_set` draws, as inputs of the graph."""
-    source = align_to_calibration(predictor, probabilities, ids=ids, read_labels=False)
+    source = predictor._current_fit().open(probabilities, ids=ids, read_labels=False)
     rule, numbers = predictor.rule(), []
     for block in source.blocks():
         draws = rule.scoring.draws(block, exact=rule.is_randomized)
