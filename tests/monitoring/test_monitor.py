@@ -68,8 +68,8 @@ def arrival(n_rows, ids=None):
 def assert_same_evidence(found, expected):
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_array_equal(found.covered, expected.covered)
-    np.testing.assert_allclose(found.log_e_values, expected.log_e_values)
-    np.testing.assert_allclose(found.shift_log_e_values, expected.shift_log_e_values)
+    np.testing.assert_allclose(found.evidence.log_e, expected.evidence.log_e)
+    np.testing.assert_allclose(found.evidence.log_shift, expected.evidence.log_shift)
     assert found.overall.e_value == pytest.approx(expected.overall.e_value)
     assert found.periods == expected.periods
 
@@ -113,7 +113,7 @@ def test_every_method_is_watched(data, method, options):
     for y in range(K):
         hits = is_covered[order][labels[order] == y]
         assert found.e_values[y] == pytest.approx(naive_restarts(hits, below(0.88)))
-    assert found.shift_log_e_values is not None
+    assert found.tests_shift
 
 
 def test_change_is_told_from_the_classs_own_scores(data, new):
@@ -132,7 +132,7 @@ def test_change_is_told_from_the_classs_own_scores(data, new):
             hit, miss, *before = (np.array([part.sum()]) for part in parts)
             return float(np.exp(urn_log_e(hit, miss, np.array([k]), np.array([n]), before)[0]))
 
-        found = np.exp(snapshot.shift_log_e_values[y])
+        found = np.exp(snapshot.evidence.log_shift[y])
         assert found == pytest.approx(naive_restarts(within, shifted))
 
 
@@ -194,7 +194,7 @@ def test_rows_of_one_call_count_in_an_order_that_only_their_ids_decide(predictor
         ids=np.array(ids)[shuffled] if with_ids else None,
     )
     np.testing.assert_array_equal(found.rows, again.rows)
-    is_same = np.allclose(found.log_e_values, again.log_e_values)
+    is_same = np.allclose(found.evidence.log_e, again.evidence.log_e)
     assert is_same == with_ids  # without ids the place of a row is its key
 
 
@@ -219,7 +219,7 @@ def test_a_long_good_history_does_not_hide_a_fall(data):
         found.append(1 in monitor.snapshot().alarms)
     assert not found[0]
     assert found[-1]
-    assert monitor.snapshot().began[1] == "worse 0"
+    assert monitor.snapshot().evidence.began[1] == "worse 0"
 
 
 def test_rows_count_once_by_their_ids(predictor, new):
@@ -423,8 +423,8 @@ def test_sets_are_watched_as_served_and_the_top_class_is_no_sign_of_a_shift(data
         np.testing.assert_array_equal(snapshots[-1].covered, expected)
     without, with_top = snapshots
     assert with_top.covered.sum() > without.covered.sum()
-    assert (with_top.log_e_values <= without.log_e_values).all()
-    np.testing.assert_array_equal(with_top.shift_log_e_values, without.shift_log_e_values)
+    assert (with_top.evidence.log_e <= without.evidence.log_e).all()
+    np.testing.assert_array_equal(with_top.evidence.log_shift, without.evidence.log_shift)
 
 
 # Bad input --------------------------------------------------------------------------------------

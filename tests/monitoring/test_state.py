@@ -73,8 +73,8 @@ def updated(predictor, rows, labels, location=None, **how):
 def assert_same(found, expected):
     for name in ("rows", "covered", "totals", "periods"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    np.testing.assert_allclose(found.log_e_values, expected.log_e_values)
-    np.testing.assert_allclose(found.shift_log_e_values, expected.shift_log_e_values)
+    np.testing.assert_allclose(found.evidence.log_e, expected.evidence.log_e)
+    np.testing.assert_allclose(found.evidence.log_shift, expected.evidence.log_shift)
     assert found.overall == pytest.approx(expected.overall)
 
 

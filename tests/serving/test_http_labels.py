@@ -42,8 +42,8 @@ def assert_same(monitor, wanted):
     found = monitor.snapshot()
     for name in ("rows", "covered"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
-    np.testing.assert_allclose(found.log_e_values, wanted.log_e_values)
-    np.testing.assert_allclose(found.shift_log_e_values, wanted.shift_log_e_values)
+    np.testing.assert_allclose(found.evidence.log_e, wanted.evidence.log_e)
+    np.testing.assert_allclose(found.evidence.log_shift, wanted.evidence.log_shift)
 
 
 # Labels -----------------------------------------------------------------------------------------

@@ -139,25 +139,15 @@ class Snapshot:
         n_rows, n_covered = self.evidence.total[:2].tolist()
         return n_rows, n_covered
 
-    @property
-    def log_e_values(self) -> FloatArray:
-        """(K,) log evidence that a class's coverage is below its target."""
-        return self.evidence.log_e
-
-    @property
-    def shift_log_e_values(self) -> FloatArray | None:
-        """(K,) log evidence of score shift; None if the predictor keeps no calibration scores."""
-        return self.evidence.log_shift if self.tests_shift else None
-
     @cached_property
     def e_values(self) -> FloatArray:
         """(K,) evidence as e-values: at level 0.05, 20 is an alarm for a single class."""
-        return e_values(self.log_e_values)
+        return e_values(self.evidence.log_e)
 
     @cached_property
     def alarms(self) -> IntArray:
         """The classes below target, those with the strongest evidence first."""
-        return self._raised(self.log_e_values)
+        return self._raised(self.evidence.log_e)
 
     @property
     def alarm_level(self) -> float:
@@ -168,7 +158,7 @@ class Snapshot:
     @property
     def any_class(self) -> Evidence:
         """Whether any class is below target: an alarm whenever `alarms` has one, or sooner."""
-        return self._test(log_mean_e(self.log_e_values))
+        return self._test(log_mean_e(self.evidence.log_e))
 
     @property
     def overall(self) -> Evidence:
@@ -189,11 +179,6 @@ class Snapshot:
     def alarm(self) -> bool:
         """Whether any test of coverage has an alarm; drift is not about coverage."""
         return self.any_class.alarm or self.overall.alarm or self.any_shift.alarm
-
-    @property
-    def began(self) -> Mapping[int, str]:
-        """The period in which the strongest evidence about a class begins."""
-        return self.evidence.began
 
     @cached_property
     def strongest(self) -> IntArray:
@@ -221,7 +206,7 @@ class Snapshot:
 
         The classes with the strongest evidence come with their coverage by period.
         """
-        model, shift = self.model, self.shift_log_e_values
+        model, shift = self.model, self.evidence.log_shift
         names = model.class_names or range(model.n_classes)
         history: dict[int, list[dict[str, Any]]] = {OVERALL: []}
         for y, period, n_rows, n_covered in self.periods:
@@ -231,7 +216,7 @@ class Snapshot:
         order = self.strongest
         columns: list[Any] = [self.rows, self.covered / np.maximum(self.rows, 1)]
         columns += [model.targets, self.coverage_interval, self.e_values]
-        columns.append(np.full(len(order), None) if shift is None else e_values(shift))
+        columns.append(e_values(shift) if self.tests_shift else np.full(len(order), None))
         lists = [order.tolist(), *(column[order].tolist() for column in columns)]
         classes: list[dict[str, Any]] = [
             {
@@ -245,7 +230,7 @@ class Snapshot:
                 "shift_e_value": shift_e_value,
                 "alarm": y in alarms,
                 "shifted": y in shifts,
-                "since": self.began.get(y) if y in alarms or y in shifts else None,
+                "since": self.evidence.began.get(y) if y in alarms or y in shifts else None,
             }
             for y, n_rows, coverage, target, interval, e_value, shift_e_value in zip(
                 *lists, strict=True

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,20 +127,15 @@ class ServedRows(NamedTuple):
     within: Sequence[bytes | None] = ()
 
 
-class LabeledRows(NamedTuple):
-    """Rows (n,) of a model with what is counted of their labels."""
+class Judged(NamedTuple):
+    """What is counted of the label of a row, by the set that was served."""
 
-    classes: IntArray
-    covered: Array
-    is_within: Array | None
-    periods: Array
-    labels: Array  # as sent, for unknown ones and for other models
-    keys: Array | None
-
-    def take(self, rows: Array) -> LabeledRows:
-        """Return the rows at these indices, in this order."""
-        columns: list[Any] = [None if column is None else column[rows] for column in self]
-        return LabeledRows(*columns)
+    key: int | None  # None for a row without an id
+    period: str
+    label: Label  # as sent, for unknown ones and for other models
+    class_index: int
+    covered: int
+    is_within: int | None  # None if the model keeps no calibration scores
 
 
 class LabelCounts(NamedTuple):
@@ -354,9 +350,14 @@ class MonitorState:
             self._record(model, served, time.time())
             if served.keys is not None:
                 return self._count_by_key(served.keys, labels, periods, model)
-            stated = [period or served.period for period in periods]
-            sets = served.members, served.within
-            self._add_labels(model, _judge(self._entry(model), None, *sets, labels, stated))
+            entry, sets = self._entry(model), zip(served.members, served.within, strict=True)
+            self._add_labels(
+                model,
+                [
+                    _judge(entry, None, *row, label, period or served.period)
+                    for row, label, period in zip(sets, labels, periods, strict=True)
+                ],
+            )
             return LabelCounts(len(labels), 0, 0, 0)
 
     def _count_by_key(
@@ -402,176 +403,120 @@ class MonitorState:
         for key in sorted({row.model for row in served}):
             # Without its set, which is kept for as long as the retention, no label is judged.
             rows = [row for row in served if row.model == key and row.members is not None]
-            labeled = _judge(
-                self._entry(key),
-                np.array([row.id for row in rows], dtype=np.int64),
-                [row.members for row in rows],
-                [row.within for row in rows],
-                [labels[row.id][0] for row in rows],
-                [labels[row.id][1] or row.period for row in rows],
-            )
-            new, changed = self._count(key, labeled, {row.id: row for row in rows})
-            counted |= new
-            corrected |= changed
+            entry, added, replaced = self._entry(key), list[Judged](), []
+            for row in rows:
+                label, period = labels[row.id]
+                judged = _judge(entry, row.id, row.members, row.within, label, period or row.period)
+                is_other = row.class_index != judged.class_index
+                if row.label is None:
+                    counted.add(row.id)
+                elif is_other or (row.class_index == OVERALL and row.label != json.dumps(label)):
+                    corrected.add(row.id)
+                    replaced.append(row)
+                else:
+                    continue
+                added.append(judged)
+            self._remove_labels(key, replaced)
+            self._add_labels(key, added)
         return {row.id for row in served}, counted, corrected
 
-    def _count(
-        self, model: int, labeled: LabeledRows, served: Mapping[int, Any]
-    ) -> tuple[set[int], set[int]]:
-        """Count labels of served rows once; one that differs from the counted one replaces it.
-
-        Return the keys of new and of corrected labels.
-        """
-        assert labeled.keys is not None
-        new, changed = dict[int, int](), dict[int, int]()  # the row of each key
-        for row, key in enumerate(signed(labeled.keys)):
-            known = served[key]
-            is_same = known.class_index == labeled.classes[row]
-            if known.label is None:
-                new[key] = row
-            elif not is_same or (
-                known.class_index == OVERALL and known.label != json.dumps(labeled.labels[row])
-            ):
-                changed[key] = row
-        if changed:
-            self._remove_labels(model, [served[key] for key in changed])
-        rows = np.array([*new.values(), *changed.values()], dtype=np.int64)
-        self._add_labels(model, labeled.take(rows))
-        return {*new}, {*changed}
-
-    def _add_labels(self, model: int, labeled: LabeledRows) -> None:
+    def _add_labels(self, model: int, judged: list[Judged]) -> None:
         """Count labels as they arrive; those of one call arrive in a random order."""
-        n_rows = len(labeled.classes)
-        if not n_rows:
+        if not judged:
             return
-        keys = places(0, n_rows) if labeled.keys is None else labeled.keys.astype(np.uint64)
-        labeled = labeled.take(random_order(0, RandomStream.EVIDENCE, keys))
-        blocks = self._blocks(model, labeled.classes)
-        overall_blocks = self._blocks(model, np.full(n_rows, OVERALL))
-        self._add_counts(model, labeled, blocks, overall_blocks)
-        if labeled.keys is not None:
-            is_within = labeled.is_within
-            columns = (
-                signed(labeled.keys),
-                [model] * n_rows,
-                map(json.dumps, labeled.labels),
-                labeled.classes.tolist(),
-                labeled.covered.astype(int).tolist(),
-                [None] * n_rows if is_within is None else is_within.astype(int).tolist(),
-                blocks.tolist(),
-                overall_blocks.tolist(),
-                labeled.periods,
-            )
+        keys = np.array([row.key or 0 for row in judged], dtype=np.int64).astype(np.uint64)
+        keys = places(0, len(judged)) if judged[0].key is None else keys
+        judged = [judged[row] for row in random_order(0, RandomStream.EVIDENCE, keys).tolist()]
+        blocks = self._blocks(model, [row.class_index for row in judged])
+        overall_blocks = self._blocks(model, [OVERALL] * len(judged))
+        self._add_counts(model, judged, blocks, overall_blocks)
+        if judged[0].key is not None:
+            values = [
+                (row.key, model, json.dumps(row.label), *row[3:], *of_row, row.period)
+                for row, *of_row in zip(judged, blocks, overall_blocks, strict=True)
+            ]
             table = f"served (id, model, {LABELED.replace(' ', ', ')})"
-            self._writer.insert(table, zip(*columns, strict=True), PUT_LABEL)
+            self._writer.insert(table, values, PUT_LABEL)
 
     def _remove_labels(self, model: int, rows: Sequence[Any]) -> None:
         """Take back what was counted of labels that are replaced."""
-        is_scored = rows[0].is_within is not None
-        labeled = LabeledRows(
-            np.array([row.class_index for row in rows], dtype=np.int64),
-            np.array([row.covered for row in rows], dtype=bool),
-            np.array([row.is_within for row in rows], dtype=bool) if is_scored else None,
-            objects(row.period for row in rows),
-            objects(json.loads(row.label) for row in rows),
-            None,
-        )
-        blocks = np.array([(row.class_block, row.overall_block) for row in rows], dtype=np.int64)
-        self._add_counts(model, labeled, blocks[:, 0], blocks[:, 1], sign=-1)
+        if rows:
+            judged = [
+                Judged(
+                    *(row.id, row.period, json.loads(row.label)),
+                    *(row.class_index, row.covered, row.is_within),
+                )
+                for row in rows
+            ]
+            blocks, overall_blocks = zip(
+                *((row.class_block, row.overall_block) for row in rows), strict=True
+            )
+            self._add_counts(model, judged, blocks, overall_blocks, sign=-1)
 
-    def _blocks(self, model: int, classes: IntArray) -> IntArray:
+    def _blocks(self, model: int, classes: list[int]) -> list[int]:
         """Return the block of each new label (n,) among all labels of its class that arrived."""
-        distinct, group, sizes = np.unique(classes, return_inverse=True, return_counts=True)
         sql = "SELECT class_index, CAST(SUM(arrived) AS BIGINT) AS n FROM blocks WHERE model = ?"
         known = self._writer.run_in(
-            f"{sql} AND class_index", distinct.tolist(), model, then="GROUP BY class_index"
+            f"{sql} AND class_index", [*set(classes)], model, then="GROUP BY class_index"
         )
-        arrived = {row.class_index: row.n for row in known}
-        before = np.array([arrived.get(y, 0) for y in distinct.tolist()], dtype=np.int64)
-        order = np.argsort(classes, kind="stable")
-        ordinals = np.empty(len(classes), dtype=np.int64)
-        ordinals[order] = np.arange(len(classes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return block_of(ordinals + before[group.reshape(-1)])
+        arrived = Counter({row.class_index: row.n for row in known})
+        ordinals = []
+        for y in classes:
+            ordinals.append(arrived[y])
+            arrived[y] += 1
+        return block_of(np.array(ordinals, dtype=np.int64)).tolist()
 
     def _add_counts(
         self,
         model: int,
-        labeled: LabeledRows,
-        blocks: IntArray,
-        overall_blocks: IntArray,
+        judged: Sequence[Judged],
+        blocks: Sequence[int],
+        overall_blocks: Sequence[int],
         sign: int = 1,
     ) -> None:
         """Add labels to the counts of blocks and periods, or take them back (`sign` -1)."""
         (entry,) = self._writer.run(
             "UPDATE models SET version = version + 1 WHERE model = ? RETURNING version", model
         )
-        n_rows = len(labeled.classes)
-        scored = np.full(n_rows, labeled.is_within is not None)
-        within = scored if labeled.is_within is None else labeled.is_within
-        columns = np.full(n_rows, sign > 0), np.ones(n_rows), labeled.covered, scored, within
-        named = np.flatnonzero(labeled.classes != OVERALL)
-        rows = np.append(named, np.arange(n_rows))  # of its class, and of all classes
-        values = sign * np.stack(columns, axis=-1)[rows].astype(np.int64)
-        classes = np.append(labeled.classes[named], np.full(n_rows, OVERALL))
-        names = [*dict.fromkeys(labeled.periods)]
-        number = {name: index for index, name in enumerate(names)}
-        periods = np.array([number[name] for name in labeled.periods])[rows]
-        by_period = [
-            (model, y, names[period], *sums[1:3])
-            for y, period, _, sums in _sums(classes, periods, values)
-        ]
-        self._writer.insert("periods", by_period, ADD_PERIODS)
-        by_block = [
-            (model, y, block, *sums, names[periods[first]], entry.version)
-            for y, block, first, sums in _sums(
-                classes, np.append(blocks[named], overall_blocks), values
-            )
-        ]
-        self._writer.insert("blocks", by_block, ADD_BLOCKS)
-        unknown = Counter(
-            "unknown" if label is None else printable(str(label))
-            for label in labeled.labels[labeled.classes == OVERALL]
-        )
-        by_label = [(model, label, sign * times) for label, times in unknown.items()]
+        of_blocks: dict[tuple[int, int], list[Any]] = {}
+        of_periods: dict[tuple[int, str], list[int]] = {}
+        unknown = Counter[str]()
+        for row, block, overall_block in zip(judged, blocks, overall_blocks, strict=True):
+            y, is_scored = row.class_index, int(row.is_within is not None)
+            is_within = row.is_within or 0
+            values = (sign > 0, sign, sign * row.covered, sign * is_scored, sign * is_within)
+            if y == OVERALL:
+                label = "unknown" if row.label is None else printable(str(row.label))
+                unknown[label] += sign
+            for part in {(y, block if y != OVERALL else overall_block), (OVERALL, overall_block)}:
+                sums = of_blocks.setdefault(part, [0, 0, 0, 0, 0, row.period])
+                sums[:5] = map(add, sums, values)
+            for whose in {(y, row.period), (OVERALL, row.period)}:
+                counts = of_periods.setdefault(whose, [0, 0])
+                counts[:] = map(add, counts, values[1:3])
+        rows = [(model, *part, *sums, entry.version) for part, sums in of_blocks.items()]
+        self._writer.insert("blocks", rows, ADD_BLOCKS)
+        rows = [(model, *whose, *counts) for whose, counts in of_periods.items()]
+        self._writer.insert("periods", rows, ADD_PERIODS)
+        by_label = [(model, label, times) for label, times in unknown.items()]
         self._writer.insert("unknown", by_label, ADD_UNKNOWN)
 
 
 def _judge(
     entry: ModelEntry,
-    keys: Array | None,
-    members: Sequence[bytes],
-    within: Sequence[bytes | None],
-    labels: Sequence[Label],
-    periods: Sequence[str],
-) -> LabeledRows:
-    """Judge labels by the sets that were served."""
-    classes = [entry.class_of(label) for label in labels]
-
-    def hits(sets: Sequence[Any]) -> Array:
-        pairs = zip(sets, classes, strict=True)
-        is_hit = [y != OVERALL and contains(packed, y, entry.n_classes) for packed, y in pairs]
-        return np.array(is_hit, dtype=bool)
-
-    return LabeledRows(
-        np.array(classes, dtype=np.int64),
-        hits(members),
-        hits(within) if len(within) and within[0] is not None else None,
-        objects(periods),
-        objects(labels),
-        keys,
+    key: int | None,
+    members: bytes,
+    within: bytes | None,
+    label: Label,
+    period: str,
+) -> Judged:
+    """Judge a label by the set that was served."""
+    y = entry.class_of(label)
+    covered, is_within = (
+        None if packed is None else int(y != OVERALL and contains(packed, y, entry.n_classes))
+        for packed in (members, within)
     )
-
-
-def _sums(
-    classes: IntArray, parts: IntArray, values: IntArray
-) -> Iterator[tuple[int, int, int, list[int]]]:
-    """Yield each class and part with its first row and the sums of its values (n, C)."""
-    pairs = np.stack([classes, parts], axis=-1)
-    distinct, first, group = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
-    sums = np.zeros((len(distinct), values.shape[1]), dtype=np.int64)
-    np.add.at(sums, group.reshape(-1), values)
-    for (y, part), row, total in zip(distinct.tolist(), first.tolist(), sums.tolist(), strict=True):
-        yield y, part, row, total
+    return Judged(key, period, label, y, covered or 0, is_within)
 
 
 def signed(keys: Array) -> list[int]:
