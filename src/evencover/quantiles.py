@@ -446,28 +446,6 @@ def break_ties(
     )
 
 
-def at_places(
-    scores: FloatArray,
-    upper: IntArray,
-    lower: IntArray | None,
-    chance: FloatArray | None,
-    shares: FloatArray | None = None,
-    draws: FloatArray | None = None,
-) -> Thresholds:
-    """Return thresholds at places (K,) in ascending scores (N,): -1 is -inf, and N is +inf.
-
-    `upper` is used with probability `chance`, else `lower`. `shares` (N,) of the scores break ties
-    (`break_ties`), with `draws` (K,).
-    """
-    values = np.append(scores, [np.inf, -np.inf])
-    if shares is None or draws is None:
-        return Thresholds(values[upper], None if lower is None else values[lower], chance)
-    shares = np.append(shares, [1.0, 1.0])
-    lower = upper if lower is None else lower
-    chance = np.ones(len(upper)) if chance is None else chance
-    return break_ties(values[upper], values[lower], chance, shares[upper], shares[lower], draws)
-
-
 def content_draws(random_state: int, n_draws: int, *content: Array) -> FloatArray:
     """Draw uniforms (n_draws,) that depend on the calibration content as well as the seed.
 

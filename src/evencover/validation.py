@@ -345,20 +345,15 @@ def raise_bad_row(row: Array, index: int, *, logits: bool, place: str | None = N
     where = place or f"row {index}"
     if isinstance(row, TopK):
         raise _bad_listed(row, where)
-    values = row.astype(np.float64)
-    infinite = np.flatnonzero(~np.isfinite(values))
-    kind = "NaN" if np.isnan(values).any() else "an infinite value"
-    if logits:
-        column = f", class {int(np.isnan(values).argmax())}" if kind == "NaN" else ""
-        raise InputError(f"'logits' must be finite numbers. Got {kind} in {where}{column}.")
+    values, is_missing = row.astype(np.float64), np.isnan(row)
     rule = "'probabilities' must be numbers between 0 and 1."
-    if kind == "NaN":
-        raise InputError(
-            f"{rule} Got NaN in {where}, class {int(np.isnan(values).argmax())}: a missing value; "
-            "fill it in, or leave the row out."
-        )
-    if len(infinite):
-        raise InputError(f"{rule} Got {kind} in {where}, class {infinite[0]}; {_LOGITS_HINT}")
+    rule = "'logits' must be finite numbers." if logits else rule
+    if logits or not np.isfinite(values).all():
+        column = int((is_missing if is_missing.any() else ~np.isfinite(values)).argmax())
+        kind, cause = "an infinite value", "." if logits else f"; {_LOGITS_HINT}"
+        if is_missing.any():
+            kind, cause = "NaN", ": a missing value; fill it in, or leave the row out."
+        raise InputError(f"{rule} Got {kind} in {where}, class {column}{cause}")
     worst, total = int(values.argmin()), float(values.sum())
     cause = _without_a_column(values) or _cause_of_sum(row, values)
     if values[worst] < 0:
@@ -377,13 +372,9 @@ def _without_a_column(values: FloatArray) -> str | None:
     if not len(columns) or (np.delete(values, columns[0]) < 0).any():
         return None
     names, value = " or ".join(map(str, columns[:3])), values[columns[0]]
-    if value == round(value):
-        return (
-            f"without column {names}, which is {value:.6g} there, it sums to 1: that is a label or "
-            "an index, not a class; leave the column out."
-        )
+    what = "that is a label or an index," if value == round(value) else "if that is"
     return (
-        f"without column {names}, which is {value:.6g} there, it sums to 1: if that is not a "
+        f"without column {names}, which is {value:.6g} there, it sums to 1: {what} not a "
         "class, leave the column out."
     )
 

@@ -221,14 +221,6 @@ class BasePredictor:
         ways_out = wording.ways_out(self.class_counts_[under], self._row_needs())
         return f"{self._usual_cause} {ways_out}"
 
-    def _class_facts(self) -> dict[str, list[str]]:
-        """Return more columns for the classes in the report, by title."""
-        return {}
-
-    def _about_classes(self) -> dict[str, Any]:
-        """Return what a report shows of each class next to its counts."""
-        return {"thresholds": self.thresholds_, "guarantees": self.guarantees_}
-
     def _fitted_values(self) -> dict[str, Any]:
         """Return plain values worth a column in a table, such as the number of clusters."""
         return {}
@@ -820,8 +812,10 @@ class BasePredictor:
         of_classes: dict[str, Any] = {
             "class_names": source.class_names,
             "calibration_counts": self.class_counts_,
+            "thresholds": self.thresholds_,
+            "guarantees": self.guarantees_,
+            "cluster_of_class": getattr(self, "cluster_of_class_", None),
         }
-        of_classes |= self._about_classes()
         if fit.acceptance is not None:
             of_classes["accept_accuracy"] = fit.acceptance.accuracy
         report = CoverageReport.from_tally(tally, fit.alpha, confusions=confusions, **of_classes)

@@ -409,9 +409,6 @@ class ClusteredPredictor(GroupPredictor):
             [_cells(row) for row in self.guarantee_],
         )
 
-    def _about_classes(self) -> dict[str, Any]:
-        return {**super()._about_classes(), "cluster_of_class": self.cluster_of_class_}
-
     def _sharing(self) -> Sharing | None:
         if not self.n_clusters_:
             return super()._sharing()
@@ -423,11 +420,6 @@ class ClusteredPredictor(GroupPredictor):
         ]
         whose.append("of all classes, because this class has too few to join a cluster")
         return Sharing(groups.scores, groups.of_class, whose)
-
-    def _class_facts(self) -> dict[str, list[str]]:
-        if not self.n_clusters_:
-            return {}
-        return {"Cluster": ["none" if m < 0 else str(m) for m in self.cluster_of_class_.tolist()]}
 
     def _cause(self, under: IntArray) -> str:
         if not self.n_clusters_:

@@ -37,7 +37,7 @@ from evencover.quantiles import (
     ClassAlpha,
     GroupedScores,
     Thresholds,
-    at_places,
+    break_ties,
     by_group,
     content_draws,
     guard_ranks,
@@ -376,11 +376,15 @@ class PooledPredictor(BasePredictor):
         pool, (level, low, chance, _) = fitted.pool, fitted.t
         upper = np.maximum(places[pool.last_place(level)], guards)
         lower = None if low is None else np.maximum(places[pool.last_place(low)], guards)
-        scores, shares = rows.scores[dealt.by_score], dealt.tie_draws
-        if shares is None:
-            return at_places(scores, upper, lower, chance)
+        scores = np.append(rows.scores[dealt.by_score], [inf, -inf])  # at N and at -1
+        if dealt.tie_draws is None:
+            return Thresholds(scores[upper], None if lower is None else scores[lower], chance)
+        shares = np.append(dealt.tie_draws[dealt.by_score], [1.0, 1.0])
+        lower = upper if lower is None else lower
+        chance = np.ones(len(upper)) if chance is None else chance
         draws = content_draws(self.random_state, len(upper), pool.scores, pool.own_places)
-        return at_places(scores, upper, lower, chance, shares[dealt.by_score], draws)
+        pair = scores[upper], scores[lower]
+        return break_ties(*pair, chance, shares[upper], shares[lower], draws)
 
     def _guard_places(self, rows: CalibrationRows, by_score: IntArray) -> IntArray:
         """Return the place (K,) of each class's guard among all scores; -1 for none."""

@@ -61,7 +61,6 @@ def describe(predictor: BasePredictor, report: CoverageReport) -> dict[str, Any]
         "has_thresholds": report.thresholds is not None,
         "origin": predictor._origin,
         "weights": {name: w.round(4).tolist() for name, w in predictor._weights().items()},
-        "facts": predictor._class_facts(),
         "data_warnings": list(report.data_warnings),
         "metrics": {name: or_none(value) for name, value in report.metrics().items()},
         "numbers": descriptions("report", report.target_text, report),

@@ -77,7 +77,7 @@ function facts(i) {
   const fact = (name, value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
   const list = [fact("Calibration examples", whole.format(C.calibration[i]))];
   if (D.has_thresholds) list.push(fact("Threshold", short(threshold(i))));
-  for (const [name, values] of Object.entries(D.facts)) list.push(fact(name, values[i]));
+  if (C.cluster) list.push(fact("Cluster", C.cluster[i] < 0 ? "none" : String(C.cluster[i])));
   if (C.target) list.push(fact("Target", percent(C.target[i], 2)));
   if (C.guaranteed) list.push(fact("Guaranteed", guaranteedText(i)));
   if (C.size[i] !== null) list.push(fact("Mean set size", C.size[i].toFixed(1)));
