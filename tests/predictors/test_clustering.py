@@ -7,14 +7,12 @@ import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import ks_2samp
 from sklearn.cluster import KMeans
 
 from evencover import ClusteredPredictor, EvencoverWarning, StandardPredictor
 from evencover.predictors.clustered import (
     automatic_parameters,
     cluster_embeddings,
-    cluster_guarantees,
     least_count,
     quantile_embedding,
 )
@@ -160,8 +158,6 @@ def test_without_clusters_it_is_standard_on_all_rows(simulate, n_rows, parameter
     assert predictor.thresholds_.tolist() == standard.thresholds_.tolist()
     assert predictor.cluster_of_class_.tolist() == [-1] * 8
     assert (predictor.n_clusters_, predictor.gamma_) == (0, 0)
-    assert [row.cluster for row in predictor.guarantee_] == [-1]
-    assert predictor.guarantee_[0].n_rows == n_rows
 
 
 def test_classes_with_nearly_equal_quantiles_do_not_upset_k_means():
@@ -172,31 +168,3 @@ def test_classes_with_nearly_equal_quantiles_do_not_upset_k_means():
     assert set(clusters.tolist()) == set(range(clusters.max() + 1))
     assert clusters[0] == 0
     assert (clusters[1:] > 0).all()
-
-
-def test_guarantee_reports_the_largest_ks_distance_of_a_class_to_its_cluster():
-    rng = np.random.default_rng(5)
-    labels = rng.integers(0, 6, 900)
-    scores = rng.beta(1 + labels, 2).round(2)  # with ties
-    cluster_of_class = np.array([0, 0, 1, 1, 1, -1])
-    second = rng.random(900) < 0.5
-    members = cluster_of_class[labels]
-    clusters = GroupedScores.sort(scores[second], members[second], 2)
-    clusters = GroupedScores(
-        np.append(clusters.scores, np.sort(scores[second])),
-        np.append(clusters.offsets, clusters.offsets[-1] + second.sum()),
-    )
-    table = cluster_guarantees(GroupedScores.sort(scores, labels, 6), clusters, cluster_of_class)
-    assert [row.cluster for row in table] == [0, 1, -1]
-    assert [row.n_classes for row in table] == [2, 3, 1]
-    for row in table[:2]:
-        pool = scores[second & (members == row.cluster)]
-        distances = [
-            ks_2samp(scores[labels == y], pool, method="asymp").statistic
-            for y in np.flatnonzero(cluster_of_class == row.cluster)
-        ]
-        assert row.n_rows == len(pool)
-        assert row.ks_largest == pytest.approx(max(distances), abs=1e-12)
-        assert 0 <= row.epsilon_low <= row.ks_largest <= row.epsilon_high <= 1
-    assert table[2].n_rows == second.sum()
-    assert np.isnan(table[2].ks_largest)

@@ -12,7 +12,6 @@ from depth import size
 from scipy.stats import beta, kstest
 
 from evencover import APS, ClasswisePredictor, ClusteredPredictor, StandardPredictor, quantiles
-from evencover.predictors.clustered import cluster_guarantees
 from evencover.quantiles import GroupedScores
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
@@ -106,7 +105,7 @@ def test_clustered_coverage_is_beta_for_every_cluster(broken):
         fitted.fit_scores(scores, labels, 10)
         for cluster in range(2):
             members = fitted.cluster_of_class_ == cluster
-            threshold, n = fitted.thresholds_[members][0], fitted.guarantee_[cluster].n_rows
+            threshold, n = fitted.thresholds_[members][0], fitted._groups.scores.counts[cluster]
             weight = chance[members] / chance[members].sum()
             coverage = weight @ threshold ** shape[members]
             k = int(np.ceil((n + 1) * 0.9 - 1e-9))
@@ -211,23 +210,3 @@ def test_exact_p_values_of_true_labels_are_uniform(exact):
     assert follows(p, "uniform") == exact
     if not exact:  # conservative: P(p <= a) <= a, with equality at the multiples of 1/8
         assert np.mean(np.array(p) <= 0.25) == pytest.approx(0.25, abs=SIGMAS * np.sqrt(0.1875 / n))
-
-
-def test_ks_if_identical_is_the_median_for_identical_classes():
-    """In half of all clusters or more; 0.05 allows for its approximation. False alarms: 6e-5.
-
-    The lower limit of the distance, 0 here, is exceeded in at most 5%. False alarms: 6e-5.
-    """
-    rng = np.random.default_rng(9)
-    cluster_of_class = np.zeros(5, dtype=int)
-    below, exceeded, n = [], [], size(short=150, deep=4000)
-    for _ in range(n):
-        labels = np.repeat(np.arange(5), [10, 20, 30, 40, 50])
-        classes = GroupedScores.sort(rng.random(150), labels, 5)
-        pool = np.sort(rng.random(200))
-        clusters = GroupedScores(np.append(pool, pool), np.array([0, 200, 400]))
-        row = cluster_guarantees(classes, clusters, cluster_of_class)[0]
-        below.append(row.ks_largest <= row.ks_if_identical)
-        exceeded.append(row.epsilon_low > 0)
-    assert np.mean(exceeded) < 0.05 + SIGMAS * np.sqrt(0.05 * 0.95 / n)
-    assert abs(np.mean(below) - 0.5) < SIGMAS * np.sqrt(0.25 / n) + 0.05

@@ -16,10 +16,8 @@ from evencover.data.bundled import SOURCES
 from evencover.data.source import Source
 from evencover.evaluation.statistics import class_balance
 from evencover.predictors import BasePredictor
-from evencover.predictors.wording import Details
 from evencover.quantiles import is_per_class
 from evencover.scores import make_score
-from evencover.text_tables import aligned
 from evencover.threads import n_threads
 
 MOST_NAMED = 10  # classes with an alpha of their own
@@ -50,7 +48,7 @@ EXPLANATIONS = {
 
 
 def of_model(predictor: BasePredictor) -> dict[str, Any]:
-    """Describe a model: guarantee, method, parameters, thresholds, and the method's details."""
+    """Describe a model: guarantee, method, parameters, and thresholds."""
     from evencover.report.verdict import in_percent
 
     levels = predictor.fit_.alpha
@@ -74,9 +72,7 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         **_recall(predictor),
         **predictor._fitted_values(),
     }
-    details = predictor._details()
     return description | {
-        **({} if details is None else {details.name: details.records}),
         "thresholds": predictor.thresholds_.tolist(),
         "guarantees": predictor.guarantees_.tolist(),
         "class_counts": predictor.class_counts_.tolist(),
@@ -147,11 +143,9 @@ def _spread(values: IntArray | FloatArray) -> dict[str, float]:
     return dict(zip(("min", "q25", "median", "q75", "max"), quantiles.tolist(), strict=True))
 
 
-def show(description: dict[str, Any], details: Details | None = None) -> None:
-    """Print a description; long lists are summed up, and details are shown as a table."""
+def show(description: dict[str, Any]) -> None:
+    """Print a description; long lists are summed up."""
     description = dict(description)
-    if details is not None:
-        del description[details.name]
     if "score" in description:
         score = dict(description["score"])
         description["score"] = ", ".join([score.pop("name"), *([_text(score)] if score else [])])
@@ -174,8 +168,6 @@ def show(description: dict[str, Any], details: Details | None = None) -> None:
             _text(value, is_share=name in SHARES),
         )
         print_text(f"{title:<28}{text}{why}")
-    if details is not None:
-        print_text(f"\n{details.heading}\n{aligned(details.titles, details.cells)}")
 
 
 def _text(value: Any, *, is_share: bool = False) -> str:
@@ -203,7 +195,6 @@ def run(file: str | None = None, /, *, as_json: Json = False, read: Input = READ
     """
     from evencover.persistence import is_model, load
 
-    details = None
     if file is None:
         description: dict[str, Any] = {
             "evencover": evencover.__version__,
@@ -214,11 +205,10 @@ def run(file: str | None = None, /, *, as_json: Json = False, read: Input = READ
             **{f"{name}_data": source for name, source in SOURCES.items()},
         }
     elif is_model(file):
-        predictor = load(file)
-        description, details = of_model(predictor), predictor._details()
+        description = of_model(load(file))
     else:
         description = of_data(read.open(file, "reading"))
     if as_json:
         print_json(description)
     else:
-        show(description, details)
+        show(description)

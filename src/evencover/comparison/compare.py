@@ -110,7 +110,7 @@ def compare(
         "max_size": max_size,
         "confidence": None
         if confidence is None
-        else float(exact_fraction(confidence, "confidence")),
+        else float(exact_fraction(confidence, "confidence", "compare")),
     }
     return compare_on(rows, predictors, splits, seed, alpha=class_alpha, floor=floor, **asked)
 
@@ -302,7 +302,9 @@ def recommend(
     methods = DEFAULT_METHODS if confidence is None else CONFIDENT_METHODS
     predictors = make_methods(methods, class_alpha, confidence)
     full = compare_on(rows, predictors, [halves, everything], 0, alpha=class_alpha, floor=floor)
-    level = None if confidence is None else float(exact_fraction(confidence, "confidence"))
+    level = (
+        None if confidence is None else float(exact_fraction(confidence, "confidence", "recommend"))
+    )
     return Recommendation(
         replace(full.smaller[0], confidence=level),
         {candidate.method: candidate.mean("avg_size") for candidate in full.candidates},

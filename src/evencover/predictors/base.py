@@ -40,7 +40,7 @@ from evencover.predictors.shift_checks import (
     merge_counts,
     shift_warnings,
 )
-from evencover.predictors.wording import Details, Explanation, Needs, Sharing, some_names
+from evencover.predictors.wording import Explanation, Needs, Sharing, some_names
 from evencover.quantiles import (
     Alpha,
     ClassAlpha,
@@ -224,10 +224,6 @@ class BasePredictor:
     def _fitted_values(self) -> dict[str, Any]:
         """Return plain values worth a column in a table, such as the number of clusters."""
         return {}
-
-    def _details(self) -> Details | None:
-        """Return a table of what was fitted, for `info`."""
-        return None
 
     # ---- parameters ------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
-from math import ceil, floor, nan
+from math import ceil, floor
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,12 +19,11 @@ from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.fit import Fit
 from evencover.predictors.groups import GroupPredictor, Groups
 from evencover.predictors.standard import StandardPredictor
-from evencover.predictors.wording import Details, Sharing, company
+from evencover.predictors.wording import Sharing, company
 from evencover.quantiles import (
     Alpha,
     GroupedScores,
     Thresholds,
-    by_group,
     conformal_ranks,
     exact_fraction,
 )
@@ -89,122 +88,6 @@ def _libraries() -> Any:
     return ThreadpoolController()
 
 
-class ClusterGuarantee(NamedTuple):
-    """Guarantee of a cluster's classes by Proposition 3: coverage >= 1 - alpha - epsilon.
-
-    ``n_rows`` calibrate the threshold of the ``n_classes`` of ``cluster`` (-1 is the null cluster,
-    whose classes have no guarantee). ``ks_largest`` is the largest Kolmogorov-Smirnov distance
-    between the calibration scores of a class and its cluster; ``ks_if_identical`` is its median
-    if all classes had one distribution, which is sampling noise alone. The true largest distance
-    is between ``epsilon_low`` and ``epsilon_high``, for all clusters at once with probability 95%.
-    """
-
-    cluster: int
-    n_classes: int
-    n_rows: int
-    ks_largest: float
-    ks_if_identical: float
-    epsilon_low: float
-    epsilon_high: float
-
-
-def cluster_guarantees(
-    classes: GroupedScores, clusters: GroupedScores, cluster_of_class: IntArray
-) -> tuple[ClusterGuarantee, ...]:
-    """Return the `ClusterGuarantee` of each cluster, the null cluster last if it has classes.
-
-    `classes` holds all calibration scores by class: their bands hold for all classes at once, and
-    so for any clusters, also those found from the same scores. `clusters` holds the scores of
-    rows that had no part in finding the clusters, and last those of all classes.
-    """
-    n_clusters, counts = len(clusters.counts) - 1, clusters.counts.tolist()
-    distances = _distance_to_cluster(classes, clusters, cluster_of_class)
-    class_error = _dkw_band(classes.counts, len(cluster_of_class))
-    cluster_error = _dkw_band(clusters.counts, n_clusters)
-    by_chance = _medians_of_largest_ks(classes.counts, clusters.counts, cluster_of_class)
-    table = []
-    for m in range(n_clusters):
-        members = np.flatnonzero(cluster_of_class == m)
-        distance, error = distances[members], class_error[members] + cluster_error[m]
-        bounds = np.maximum(distance - error, 0).max(), np.minimum(distance + error, 1).max()
-        measured = map(float, (distance.max(), by_chance[m], *bounds))
-        table.append(ClusterGuarantee(m, len(members), counts[m], *measured))
-    n_null = int((cluster_of_class < 0).sum())
-    if n_null:
-        table.append(ClusterGuarantee(-1, n_null, counts[-1], nan, nan, nan, nan))
-    return tuple(table)
-
-
-def _distance_to_cluster(
-    classes: GroupedScores, clusters: GroupedScores, cluster_of_class: IntArray
-) -> FloatArray:
-    """Return the KS distance of each class's scores from its cluster's (0 without data)."""
-    counts = classes.counts
-    class_of_score = np.repeat(np.arange(len(counts)), counts)
-    rank = np.arange(len(classes.scores)) - np.repeat(classes.offsets[:-1], counts)
-    size = counts[class_of_score]
-    largest = np.zeros(len(classes.scores))
-    cluster_of_score = cluster_of_class[class_of_score]
-    by_cluster = by_group(cluster_of_score, len(counts))
-    clusters_found = np.unique(cluster_of_class[cluster_of_class >= 0])
-    bounds = np.searchsorted(cluster_of_score[by_cluster], [clusters_found, clusters_found + 1])
-    for cluster, start, stop in zip(clusters_found, *bounds, strict=True):
-        rows = by_cluster[start:stop]
-        reference, class_scores = clusters.of(cluster), classes.scores[rows]
-        n_reference = max(len(reference), 1)
-        cluster_share = np.searchsorted(reference, class_scores, side="right") / n_reference
-        share_before = np.searchsorted(reference, class_scores, side="left") / n_reference
-        # Between two scores of the class only the cluster's function moves, so the supremum is
-        # reached at a score of the class or just before it.
-        largest[rows] = np.maximum(
-            (rank[rows] + 1) / size[rows] - cluster_share, share_before - rank[rows] / size[rows]
-        )
-    distance = np.zeros(len(counts))
-    filled = np.flatnonzero(counts)
-    distance[filled] = np.maximum.reduceat(largest, classes.offsets[:-1][filled])
-    return distance
-
-
-def _dkw_band(counts: IntArray, n_bands: int) -> FloatArray:
-    """Return half-widths that hold for all empirical distributions at once with 97.5%.
-
-    Dvoretzky-Kiefer-Wolfowitz with Massart's constant, and a union bound.
-    """
-    return np.sqrt(np.log(2 * max(n_bands, 1) / 0.025) / (2 * np.maximum(counts, 1)))
-
-
-def _medians_of_largest_ks(
-    class_counts: IntArray, cluster_counts: IntArray, cluster_of_class: IntArray
-) -> FloatArray:
-    """Return, by cluster, the median of the largest KS distance of classes drawn from it."""
-    from scipy.special import kolmogorov
-
-    members = np.flatnonzero(cluster_of_class >= 0)
-    cluster = cluster_of_class[members]
-    # Kolmogorov's function is what takes time: once for all classes of a cluster with as many rows.
-    width = int(class_counts.max(initial=0)) + 1
-    kinds, kind = np.unique(cluster * width + class_counts[members], return_inverse=True)
-    cluster_of_kind, n = kinds // width, kinds % width
-    m = np.maximum(cluster_counts[cluster_of_kind], 1)
-    root = np.sqrt(n * m / (n + m))
-    stephens = root + 0.12 + 0.11 / root  # makes the asymptotic law accurate for small samples
-    low, high = np.zeros(len(cluster_counts)), np.ones(len(cluster_counts))
-    for _ in range(20):  # to one in a million
-        middle = (low + high) / 2
-        above = np.minimum(kolmogorov(stephens * middle[cluster_of_kind]), 1 - 1e-16)
-        below = np.bincount(cluster, np.log1p(-above)[kind], len(cluster_counts))
-        low, high = np.where(below < np.log(0.5), [middle, high], [low, middle])
-    return high
-
-
-def _cells(row: ClusterGuarantee) -> list[str]:
-    number, *counts = map(str, row[:3])
-    if row.cluster < 0:
-        return ["null", *counts, "", "", "no guarantee"]
-    largest, if_identical, low, high = (f"{value:.2f}" for value in row[3:])
-    return [number, *counts, largest, if_identical, f"{low} to {high}"]
-
-
 class ClusterState(NamedTuple):
     """The cluster of each class (K,), gamma, and the number of rows that found the clusters."""
 
@@ -231,7 +114,7 @@ class ClusteredPredictor(GroupPredictor):
     P(Y in C(X) | Y in cluster m) >= 1 - alpha for every cluster m. Proposition 2, class-conditional
     coverage for the classes of a cluster whose score distributions are equal. Proposition 3,
     coverage >= 1 - alpha - epsilon for the classes of a cluster whose score distributions are
-    within epsilon of each other in Kolmogorov-Smirnov distance; `guarantee_` estimates it.
+    within epsilon of each other in Kolmogorov-Smirnov distance.
     Classes of the null cluster have no guarantee of their own. With an alpha per class, each class
     uses the rank for its own alpha among its cluster's scores, Proposition 3 holds with that
     alpha, and clusters are found at the median alpha.
@@ -256,8 +139,6 @@ class ClusteredPredictor(GroupPredictor):
         from the easiest classes to the hardest.
     n_clusters_, gamma_
         The values used; both 0 for the STANDARD fallback.
-    guarantee_
-        One `ClusterGuarantee` per cluster, the null cluster last.
 
     Examples
     --------
@@ -372,18 +253,6 @@ class ClusteredPredictor(GroupPredictor):
         gamma: float = self._any_fit.state.gamma
         return gamma
 
-    @property
-    def guarantee_(self) -> tuple[ClusterGuarantee, ...]:
-        """One `ClusterGuarantee` per cluster, the null cluster last."""
-        return self._from_fit(ClusteredPredictor._guarantees)
-
-    def _guarantees(
-        self, rows: CalibrationRows, state: ClusterState
-    ) -> tuple[ClusterGuarantee, ...]:
-        _, proper = rows.split(state.n_clustering, self.random_state)
-        clusters = cluster_groups(proper, state.cluster_of_class).scores
-        return cluster_guarantees(rows.by_class, clusters, state.cluster_of_class)
-
     def _guarantor(self) -> type[BasePredictor]:
         return type(self) if self.n_clusters_ else StandardPredictor
 
@@ -397,17 +266,6 @@ class ClusteredPredictor(GroupPredictor):
             "gamma": self.gamma_ if self.gamma == "auto" else self.gamma,
             "M": self.n_clusters_ if self.n_clusters == "auto" else self.n_clusters,
         }
-
-    def _details(self) -> Details:
-        """Return the guarantee of each cluster (Proposition 3)."""
-        return Details(
-            "clusters",
-            [row._asdict() for row in self.guarantee_],
-            "Coverage of a class is at least 1 - alpha - epsilon (Proposition 3), epsilon being "
-            "the largest distance\n(Kolmogorov-Smirnov) of a class's scores from its cluster's:",
-            ["cluster", "classes", "rows", "seen", "if identical", "epsilon, 95% interval"],
-            [_cells(row) for row in self.guarantee_],
-        )
 
     def _sharing(self) -> Sharing | None:
         if not self.n_clusters_:

@@ -82,20 +82,6 @@ def company(n_classes: int) -> str:
     return f"{others} with similar scores"
 
 
-class Details(NamedTuple):
-    """A table of fitted values.
-
-    ``records`` are its numbers, called ``name`` in JSON; ``heading``, ``titles`` and ``cells`` are
-    for people.
-    """
-
-    name: str
-    records: list[dict[str, Any]]
-    heading: str
-    titles: list[str]
-    cells: list[list[str]]
-
-
 class Explanation(NamedTuple):
     """One class: the origin of its threshold, its sources, and remedies.
 
