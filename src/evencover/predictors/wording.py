@@ -183,7 +183,7 @@ RC3P_GUARANTEE = Guarantee(
 
 
 def few_of_alpha(few: Array, class_names: Sequence[str] | None) -> str:
-    """Say which classes (K,) have an alpha with too few examples."""
+    """State which classes (K,) have an alpha with too few examples."""
     return (
         f"{int(few.sum())} of {len(few)} classes{some_names(class_names, few)} have an alpha with "
         "too few calibration examples together"
