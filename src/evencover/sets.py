@@ -263,7 +263,7 @@ class PredictionSets:
 
         Its index is that of the frame used for prediction.
         """
-        return import_pandas("to_pandas").DataFrame(self._columns(), index=self.index)
+        return import_pandas().DataFrame(self._columns(), index=self.index)
 
     def _columns(self) -> dict[str, Any]:
         lists = self.to_lists(names=self.class_names is not None)

@@ -514,10 +514,10 @@ def raise_unknown(kind: str, value: Any, known: Iterable[str]) -> NoReturn:
     raise InputError(f"Unknown {kind} {value!r}. Choose one of {', '.join(known)}{hint}")
 
 
-def import_pandas(what: str = "to_frame") -> Any:
-    """Import pandas for a method, or raise with install instructions."""
+def import_pandas() -> Any:
+    """Import pandas for `to_pandas`, or raise with install instructions."""
     try:
         import pandas
     except ImportError:
-        raise InputError(f"{what} needs pandas; install it with 'pip install pandas'.") from None
+        raise InputError("to_pandas needs pandas; install it with 'pip install pandas'.") from None
     return pandas

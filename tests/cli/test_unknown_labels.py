@@ -63,7 +63,7 @@ def test_unknown_labels_are_counted(files, run, data):
     assert about["n_unknown_labels"] == 300 - n_known
     assert about["marginal_coverage"] == covered / 300
 
-    succeeded(run("report", "m.safetensors", *files["new"], "--top", 2, "-o", "page.html"))
+    succeeded(run("report", "m.safetensors", *files["new"], "-o", "page.html"))
     assert f"{covered / 300:.1%}" in Path("page.html").read_text("utf-8")
 
     options = ("--methods", "standard", "--scores", "softmax", "--n-splits", 2, "--json")

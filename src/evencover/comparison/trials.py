@@ -238,30 +238,27 @@ class ScoredRows:
         numbers: dict[Score, list[int]] = {}
         for number, trial in enumerate(trials):
             numbers.setdefault(trial.score.base, []).append(number)
-        counters = {
-            base: SizeCounter.of(self.scorings[base], [trials[number] for number in of_base])
-            for base, of_base in numbers.items()
-        }
-        reading = self._read(Counting(list(counters.values()), self._sampled()))
+        by_base = {base: [trials[n] for n in of_base] for base, of_base in numbers.items()}
+        counters = [SizeCounter.of(self.scorings[base], tried) for base, tried in by_base.items()]
+        reading = self._read(Counting(counters, self._sampled()))
         outcomes: dict[int, Outcome] = {}
-        for (base, counter), counts in zip(counters.items(), reading.counts, strict=True):
+        for (base, tried), counter, counts in zip(
+            by_base.items(), counters, reading.counts, strict=True
+        ):
             shares = SetShares(
                 counter.scoring, reading.sample, reading.keys, self.known_labels,
-                self.test_scores[trials[numbers[base][0]].score], self.true_ranks,
+                self.test_scores[tried[0].score], self.true_ranks,
             )  # fmt: skip
-            covered = self._count_covered(counter.trials)
+            covered = self._count_covered(tried)
             for column, filled in zip(counter.keeps_top, counts.filled, strict=True):
                 covered[column][1][:] += filled
             penalties = shares.penalties(
-                [(trial.thresholds, trial.predictor.alpha_) for trial in counter.trials],
-                [trial.is_test & self.is_known for trial in counter.trials],
-                [
-                    self.is_top if trial.predictor.fit_.keep_top else None
-                    for trial in counter.trials
-                ],
+                [(trial.thresholds, trial.predictor.alpha_) for trial in tried],
+                [trial.is_test & self.is_known for trial in tried],
+                [self.is_top if trial.predictor.fit_.keep_top else None for trial in tried],
             )
             for number, trial, pair, sizes, accepted, penalty in zip(
-                numbers[base], counter.trials, covered, counts.sizes, counts.accepted, penalties,
+                numbers[base], tried, covered, counts.sizes, counts.accepted, penalties,
                 strict=True,
             ):  # fmt: skip
                 n_unknown = int((~self.is_known & trial.is_test).sum())
@@ -392,7 +389,6 @@ class SizeCounter:
     """
 
     scoring: BoundScore
-    trials: list[Trial]
     tests: list[Array]
     columns: IntArray
     tables: list[ThresholdTable | list[Thresholds]]
@@ -410,7 +406,6 @@ class SizeCounter:
         tables: list[ThresholdTable | list[Thresholds]] = [*ThresholdTable.parts(ordered[:n_plain])]
         return cls(
             scoring,
-            trials,
             [trial.is_test for trial in trials],
             columns,
             [*tables, ordered[n_plain:]] if n_plain < len(trials) else tables,
@@ -418,10 +413,6 @@ class SizeCounter:
             [n for n, trial in enumerate(trials) if trial.predictor.fit_.keep_top],
             [trial.thresholds for trial in trials],
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the fitted predictors here: a worker counts with their thresholds."""
-        return vars(self) | {"trials": []}
 
     def count(self, block: Block) -> SizeCounts:
         """Count one block."""
