@@ -137,16 +137,6 @@ def test_a_flat_folder_has_no_labels(tmp_path, pictures):
     assert not as_source(tmp_path / "scores").has_labels
 
 
-def test_texts_of_a_table(tmp_path):
-    texts, labels = write_texts(tmp_path / "texts.csv", 50)
-    model = write_model(tmp_path)
-    infer(f"{model}:texts", tmp_path / "texts.csv", tmp_path / "scores", batch_size=7)
-    table = read(tmp_path / "scores")
-    np.testing.assert_allclose(matrix(table), expected_logits(model, "texts", texts), rtol=1e-5)
-    assert table.column("id").to_pylist() == list(range(50))
-    assert [NAMES[index] for index in table.column("label").to_pylist()] == labels
-
-
 def test_probabilities_are_stored_as_such(tmp_path, pictures):
     data, ids, model = pictures
     add_function(model, SOFTMAX)

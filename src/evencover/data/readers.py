@@ -133,7 +133,7 @@ def read_stream(blocks: Iterable[Any], keys: Keys = USUAL) -> Contents:
 
 @dataclass(frozen=True, kw_only=True)
 class ConcatenatedReader(Reader):
-    """Reads several files with the same classes, one after the other."""
+    """Reads several files or chunks with the same classes, one after the other."""
 
     readers: tuple[Reader, ...]
 
@@ -157,6 +157,8 @@ class ConcatenatedReader(Reader):
 
     def check_label_files(self, columns: Sequence[tuple[str, int]]) -> None:
         """Check that files of labels, (name, rows) each, match the data files one by one."""
+        if isinstance(self.readers[0], DaskChunkReader):
+            return
         columns = [column for column in columns if column[1]]  # empty data files are skipped, too
         for reader, (name, n_rows) in zip(self.readers, columns, strict=False):
             if reader.n_rows != n_rows:
@@ -229,33 +231,6 @@ def _reject_mixture(first: Contents, other: Contents) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DaskArrayReader(Reader):
-    """Reads an (N, K) `dask.array.Array`; its row chunks are the partitions."""
-
-    array: Any
-
-    def row_blocks(self) -> Iterator[RawBlock]:
-        """Compute one chunk after the other."""
-        for chunk in self.array.blocks:
-            yield from slices(to_numpy(chunk.compute()))
-
-    def split(self) -> list[Reader]:
-        """Return the row chunks."""
-        chunks, lengths = self.array.to_delayed().ravel(), self.array.chunks[0]
-        starts = accumulate(lengths[:-1], initial=0)
-        return [
-            DaskChunkReader(
-                chunk=chunk,
-                n_classes=self.n_classes,
-                n_rows=int(n_rows),
-                name=self.name,
-                first_row=int(start),
-            )
-            for chunk, start, n_rows in zip(chunks, starts, lengths, strict=True)
-        ]
-
-
-@dataclass(frozen=True, kw_only=True)
 class DaskChunkReader(Reader):
     """Reads one row chunk: a task graph, or its rows once computed on a worker."""
 
@@ -265,7 +240,7 @@ class DaskChunkReader(Reader):
         """Split the chunk."""
         rows = self.chunk
         if hasattr(rows, "compute"):
-            rows = rows.compute(scheduler="synchronous")
+            rows = rows.compute()
         return slices(to_numpy(rows))
 
     def identity_of_rows(self) -> tuple[Any, ...]:
@@ -273,14 +248,20 @@ class DaskChunkReader(Reader):
         return (self.chunk.key,)
 
 
-def read_dask_array(array: Any, name: str = "the Dask array") -> DaskArrayReader:
-    """Read whole rows of an array; count them first if the lengths of chunks are unknown."""
+def read_dask_array(array: Any, name: str = "the Dask array") -> ConcatenatedReader:
+    """Read the row chunks of an (N, K) array; count the rows first if lengths are unknown."""
     if np.isnan(array.shape).any():
         array = array.compute_chunk_sizes()
     n_rows, n_classes = matrix_shape(array.shape, name)
-    return DaskArrayReader(
-        array=array.rechunk({1: -1}), n_rows=n_rows, n_classes=n_classes, name=name
+    chunks, lengths = array.rechunk({1: -1}).to_delayed().ravel(), array.chunks[0]
+    about: Any = {"n_classes": n_classes, "name": name}
+    readers = tuple(
+        DaskChunkReader(chunk=chunk, n_rows=int(length), first_row=int(start), **about)
+        for chunk, start, length in zip(
+            chunks, accumulate((0, *lengths[:-1])), lengths, strict=True
+        )
     )
+    return ConcatenatedReader(readers=readers, n_rows=n_rows, **about)
 
 
 def open_dask_frame(frame: Any, keys: Keys) -> Contents:

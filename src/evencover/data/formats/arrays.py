@@ -170,13 +170,9 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
         labels = whole(arrays, label_key, size) if keys.read_labels else None
         if ids is not None and (ids.shape != (n_rows,) or ids.dtype.kind not in "iuUO"):
             id_key = ids = None  # ids of other data
-        used = {"numbers": key or "the only matrix"}
-        for use, name_of_use in (
-            ("labels", label_key),
-            ("ids", id_key),
-            ("class names", names_key),
-        ):
-            used |= {} if name_of_use is None else {use: name_of_use}
+        uses = {"labels": label_key, "ids": id_key, "class names": names_key}
+        used = {use: name_of_use for use, name_of_use in uses.items() if name_of_use is not None}
+        used = {"numbers": key or "the only matrix"} | used
         left_out = dict.fromkeys(arrays.keys() - {key, *used.values()}, "not a name that is known")
         shared = dict[str, Array]()
         for column in keys.shared & left_out.keys():
@@ -196,8 +192,8 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
         n_classes=n_classes,
         name=name,
     )
-    uses = ColumnUses(used, left_out)
-    return Contents(reader, class_names, logits, labels, ids=ids, columns=uses, shared=shared)
+    columns = ColumnUses(used, left_out)
+    return Contents(reader, class_names, logits, labels, ids=ids, columns=columns, shared=shared)
 
 
 @contextmanager
