@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from evencover.arrays import import_pyarrow
 from evencover.data.source import Source
 from evencover.engine.blocks import as_workers, cut
@@ -216,19 +214,12 @@ class PartitionWriter:
 
 def _identity(partition: Source) -> tuple[Any, ...]:
     """Identify a partition, without reading all of it where possible."""
-    facts: tuple[Any, ...] = (
-        partition.offset,
-        partition.n_rows,
-        partition.n_classes,
-        partition.logits,
-    )
-    if partition.keys is not None:
-        keys = np.ascontiguousarray(partition.keys)
-        facts += (hashlib.blake2b(keys.tobytes()).hexdigest(),)
     rows = partition.reader.identity_of_rows()
     if rows is None:
         content = hashlib.blake2b(digest_size=16)
         for block in partition.reader.row_blocks():
             content.update(block.rows.tobytes())
         rows = (content.hexdigest(),)
+    keys = None if partition.keys is None else hashlib.blake2b(partition.keys.tobytes()).hexdigest()
+    facts = (partition.offset, partition.n_rows, partition.n_classes, partition.logits, keys)
     return facts + rows

@@ -440,26 +440,17 @@ def reject_endless_heaps(location: Location) -> None:
     content = location.read_bytes()
     heap = content.find(_HEAP)
     while heap >= 0:
-        if not _has_an_end(content, heap):
+        size = int.from_bytes(content[heap + 8 : heap + _HEADER], "little")
+        position, end = heap + _HEADER, heap + size
+        is_sound = position <= len(content) and end <= len(content)
+        while is_sound and position + _HEADER <= end:
+            number, _, _, length = struct.unpack_from("<HHIQ", content, position)
+            step = _HEADER + length + -length % 8 if number else length  # 0: free space
+            is_sound = step >= _HEADER and position + step <= end
+            position += step
+        if not is_sound:
             raise ValueError("its heap of texts is damaged")
         heap = content.find(_HEAP, heap + 1)
-
-
-def _has_an_end(content: bytes, begin: int) -> bool:
-    """Return whether stepping from object to object reaches the end of the heap."""
-    if begin + _HEADER > len(content):
-        return False
-    (size,) = struct.unpack_from("<Q", content, begin + 8)
-    position, end = begin + _HEADER, begin + size
-    if end > len(content):
-        return False
-    while position + _HEADER <= end:
-        number, _, _, length = struct.unpack_from("<HHIQ", content, position)
-        step = _HEADER + length + -length % 8 if number else length  # 0: free space
-        if step < _HEADER or position + step > end:
-            return False
-        position += step
-    return True
 
 
 # ---- zarr ----------------------------------------------------------------------------------------
