@@ -52,27 +52,21 @@ def table(
     /,
     *,
     style: Annotated[Format, Parameter(name="--format")] = "markdown",
-    metrics: str | None = None,
     exact: Switch = False,
 ) -> None:
     """Show the paper's table of a study next to the published numbers.
-
-    The metrics are {study_metrics}.
 
     Parameters
     ----------
     style
         Format of the table.
-    metrics
-        Metrics, separated by commas; by default the first two.
     exact
         Show the randomized variants.
     """
     from evencover.experiments.study import Results
     from evencover.experiments.table import make_table
 
-    names = None if metrics is None else metrics.split(",")
-    print(make_table(Results.load(results), style, metrics=names, exact=exact))
+    print(make_table(Results.load(results), style, exact=exact))
 
 
 @experiment.command

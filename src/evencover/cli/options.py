@@ -317,7 +317,7 @@ def _refuse(setting: str, names: Sequence[str], known: set[str]) -> None:
 
 
 def fill_in_choices(app: App) -> None:
-    """Put the names of all methods, scores and metrics into the help, which imports much."""
+    """Put the names of all methods and scores into the help, which imports much."""
     for name in app:
         if not name.startswith("-"):
             fill_in_choices(app[name])
@@ -329,7 +329,6 @@ def fill_in_choices(app: App) -> None:
 def _with_choices(help_text: str) -> str:
     from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES
     from evencover.data.open import ARRAYS, TABLES
-    from evencover.evaluation.metrics import shown_in
     from evencover.predictors import DEFAULT_METHOD, PREDICTORS, method_names
     from evencover.scores import SCORES, score_names
 
@@ -341,7 +340,6 @@ def _with_choices(help_text: str) -> str:
         "default_methods": ", ".join(DEFAULT_METHODS),
         "default_scores": ", ".join(DEFAULT_SCORES),
         "endings": ", ".join([*ARRAYS, *TABLES]),
-        "study_metrics": ", ".join(metric.name for metric in shown_in("study")),
     }
     help_text = _unfolded(help_text)
     for name, text in choices.items():

@@ -12,8 +12,6 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from evencover.evaluation.metrics import find_metric
-
 # Parameters that hold colors; the page reads the CSS variable of the same name.
 COLORS = ("ink", "muted", "line", "calm", "warn", "paper")
 INK, MUTED, LINE, CALM, WARN, PAPER = (alt.ExprRef(name) for name in COLORS)
@@ -170,8 +168,8 @@ def coverage_by_calibration_count(target: float | None) -> Any:
 
 def pareto() -> Any:
     """Draw shortfall against AvgSize of every candidate, standard errors, the Pareto front."""
-    size = f"{find_metric('avg_size', 'comparison').title}: labels per set (smaller is better)"
-    gap = f"{find_metric('shortfall', 'comparison').title} in points (lower is better)"
+    size = "AvgSize: labels per set (smaller is better)"
+    gap = "Shortfall in points (lower is better)"
     x = alt.X(
         "avg_size:Q",
         title=size,
