@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from evencover import InputError, PredictionSets, StandardPredictor, Taxonomy, predict_to_folder
 from evencover.output.writers import Listing, write_sets
+from evencover.report.content import report_content
 
 CHAINS = [
     *((f"warbler {i}", "warblers", "songbirds", "birds") for i in range(14)),
@@ -122,6 +123,18 @@ def fitted(simulate):
 
 
 TABLE = [("ant", "insects"), ("bee", "insects"), ("cat", "mammals"), ("dog", "mammals")]
+
+
+def test_the_page_says_sets_in_words(fitted):
+    predictor, rows, labels = fitted
+    content = report_content(predictor, rows, labels, taxonomy=TABLE)
+    tree = Taxonomy(TABLE, predictor.class_names_)
+    sets = predictor.predict_set(rows)
+    shown = [example for kept in content["classes"]["examples"] for example in kept]
+    assert all(example[6] == tree.describe(sets[example[0]]) for example in shown)
+    assert any("all insects" in example[6] for example in shown)
+    plain = report_content(predictor, rows, labels)["classes"]["examples"]
+    assert {len(example) for kept in plain for example in kept} == {6}
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".parquet", ".csv"])

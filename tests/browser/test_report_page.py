@@ -12,7 +12,7 @@ from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors import make_predictor
 from evencover.report import write_report
-from evencover.report.content import describe
+from evencover.report.content import ReportCounts, describe
 
 pytest.importorskip("altair")
 pytest.importorskip("jinja2")
@@ -55,7 +55,10 @@ def strange(folder, simulate):
         data.rows[:1000], data.labels[:1000], class_names=names
     )
     path = folder / "strange.html"
-    write_report(predictor, path, data.rows[1000:], data.labels[1000:], title=EVIL)
+    ids = [f"<b>row {row}</b>" for row in range(1000)]
+    tree = [(EVIL, "<i>tags</i>"), (QUOTES, "<i>tags</i>"), (EMOJI, "animals"), (ARABIC, "animals")]
+    rows = data.rows[1000:], data.labels[1000:]
+    write_report(predictor, path, *rows, ids=ids, title=EVIL, taxonomy=tree)
     return path
 
 
@@ -73,14 +76,20 @@ def huge(folder):
     sizes = np.bincount(rng.poisson(3, tested.sum()), minlength=n + 1)
     pairs = np.sort(rng.choice(n * n, 5 * n, replace=False))
     report = CoverageReport.from_tally(
-        Tally(tested, covered, sizes, 3 * tested, covered_by_size=rng.binomial(sizes, 0.9)),
+        Tally(tested, covered, sizes, 3 * tested),
         0.1,
         class_names=names,
         calibration_counts=calibration,
         thresholds=predictor.thresholds_,
         confusions=Confusions(pairs, np.ones(len(pairs), dtype=int), n),
     )
-    content = describe(predictor, report)
+    counts = ReportCounts(n)
+    counts.covered_by_size = rng.binomial(sizes, 0.9)
+    for label in range(n):
+        members = rng.integers(0, n, 6).tolist()
+        for row in (0, 0, 1):
+            counts.add_example(label, [row, row, 6, 12, members, [9.5] * 6])
+    content = describe(predictor, report, counts)
     path = folder / "huge.html"
     path.write_text(render_report(content, "Huge"), encoding="utf-8")
     return path
@@ -179,6 +188,8 @@ def a_click_shows_the_class(page, report):
     assert f"of {view.test_rows} test examples covered" in text
     assert f"of cluster {view.cluster}" in text or "too few to join" in text
     assert page.locator("#classes tr[aria-current=true]").count() == 1
+    assert page.locator("#detail .examples li").count() > 0
+    assert page.locator("#detail .chip.truth, #detail .chip.absent").count() > 0
     other = page.locator("#detail .confusions button").first
     name = other.inner_text()
     other.click()
@@ -354,16 +365,23 @@ def test_names_stay_text_wherever_they_are_shown(visit, strange):
     names = page.locator("#classes tbody .name")
     assert ARABIC in page.locator("#classes tbody .name bdi").all_text_contents()
     assert set(names.all_text_contents()) == {EVIL, QUOTES, EMOJI, ARABIC, "class 4", "x" * 300}
+    summaries = []
     for place in range(6):
         name = names.nth(place).text_content()
         names.nth(place).click()
         assert page.text_content("#detail h3") == name
+        page.locator("#detail .examples").wait_for()
+        summaries += page.locator("#detail .examples .summary").all_text_contents()
+    assert any("all animals" in text for text in summaries)
+    assert any("<i>tags</i>" in text for text in summaries)
+    assert page.locator("#detail .examples i").count() == 0
     page.locator("#chart-coverage").scroll_into_view_if_needed()
     box = page.locator("#chart-coverage").bounding_box()
     for share in np.linspace(0.1, 0.95, 12):
         page.mouse.move(box["x"] + share * box["width"], box["y"] + 40)
     assert page.locator("script").count() == 4
     assert page.locator("main b:not(figcaption b)").count() == 0
+    assert "<b>row " in page.inner_text("#detail")
 
 
 @pytest.mark.deep

@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from evencover import CoverageReport
-from evencover.evaluation.tally import Tally
 from evencover.predictors import make_predictor, method_names
 from evencover.report.content import coverage_by_size, report_content
 
@@ -75,9 +73,7 @@ def test_coverage_by_size_is_what_counting_row_by_row_gives(fitted, test_rows):
 
 
 def test_ranges_of_sizes_grow_and_end_with_the_classes():
-    counts, sizes = np.ones(700, dtype=int), np.ones(701, dtype=int)
-    tally = Tally(counts, counts, sizes, covered_by_size=sizes)
-    table = coverage_by_size(CoverageReport.from_tally(tally, 0.1))
+    table = coverage_by_size(np.ones(701, dtype=int), np.ones(701, dtype=int))
     assert [(line["from"], line["to"]) for line in table][3:] == [
         *((3, 5), (6, 10), (11, 20), (21, 50), (51, 100), (101, 200), (201, 500), (501, 700))
     ]
@@ -89,6 +85,53 @@ def test_a_true_gap_that_is_not_known_does_not_stop_the_page(data):
     content = report_content(predictor, data.rows[first], data.labels[first])
     assert content["metrics"]["true_gap"] is None
     json.dumps(content, allow_nan=False)
+
+
+def test_examples_are_the_first_missed_and_covered_rows_with_their_sets(fitted, test_rows):
+    predictor, (rows, labels) = fitted["standard"], test_rows
+    content = report_content(predictor, rows, labels)
+    sets = predictor.predict_set(rows)
+    covered = sets.contains(labels)
+    for index, examples in enumerate(content["classes"]["examples"]):
+        mine = np.flatnonzero(labels == index)
+        expected = [*mine[~covered[mine]][:3], *mine[covered[mine]][:2]]
+        assert [example[0] for example in examples] == expected
+        for row, is_covered, size, percent, members, percents in examples:
+            assert is_covered == covered[row]
+            assert size == len(sets[row])
+            assert percent == pytest.approx(100 * rows[row, index], abs=0.5)
+            assert set(members) <= set(sets[row].tolist())
+            assert percents == sorted(percents, reverse=True)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_stream_of_blocks_tells_the_same_as_the_whole(fitted, test_rows, method, monkeypatch):
+    rows, labels = test_rows
+    whole = report_content(fitted[method], rows, labels)
+    for threads, step in [("1", 7), ("3", 33)]:
+        monkeypatch.setenv("EVENCOVER_THREADS", threads)
+        places = range(0, len(rows), step)
+        blocks = ((rows[at : at + step], labels[at : at + step]) for at in places)
+        assert report_content(fitted[method], blocks) == whole
+
+
+def test_logits_show_the_same_probabilities_as_probabilities(simulate):
+    data = simulate(600, 5, seed=1)
+    logits = 2 + np.log(data.rows)
+    plain = make_predictor("standard").fit(data.rows[:300], data.labels[:300])
+    hot = make_predictor("standard", from_logits=True)
+    hot.fit(logits[:300], data.labels[:300])
+    one = report_content(plain, data.rows[300:], data.labels[300:])
+    other = report_content(hot, logits[300:], data.labels[300:])
+    assert one["classes"]["examples"] == other["classes"]["examples"]
+
+
+def test_rows_are_called_by_their_ids(fitted, test_rows):
+    rows, labels = test_rows
+    ids = [f"patient {row}" for row in range(len(rows))]
+    content = report_content(fitted["standard"], rows, labels, ids=ids)
+    examples = content["classes"]["examples"][0]
+    assert all(labels[int(row.removeprefix("patient "))] == 0 for row, *_ in examples)
 
 
 @pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
 from evencover.cli import options
@@ -75,6 +78,7 @@ def report(
     /,
     *,
     output: options.PageOutput,
+    taxonomy: Path | None = None,
     force: options.Force = False,
     dask: options.Dask = None,
     read: options.Input = options.READ,
@@ -87,6 +91,8 @@ def report(
     ----------
     output
         Report to write (.html).
+    taxonomy
+        Also summarize example sets by this hierarchy (.csv, .tsv).
     """
     from evencover.report import require_extra, write_report
 
@@ -95,5 +101,6 @@ def report(
     source = read.open(data, "reporting", predictor)
     title = f"Coverage of {printable(as_location(data).name)}"
     with options.executor(dask) as workers:
-        write_report(predictor, output, source, executor=workers, title=title, force=force)
+        how: Any = {"executor": workers, "title": title, "force": force, "taxonomy": taxonomy}
+        write_report(predictor, output, source, **how)
     print(f"{output}: open it in a browser")

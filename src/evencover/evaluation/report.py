@@ -121,7 +121,6 @@ class CoverageReport(CoverageMetrics):
     ``appearances`` (K,) counts the sets that contain each class; ``accepted`` and
     ``accepted_right`` (K,) count accepted predictions of each class and those that are right.
     ``listed_counts`` (K,) counts top-k rows that list their label; None for rows of all classes.
-    ``covered_by_size`` (K + 1,) counts covered rows by the size of their set.
     """
 
     alpha: float
@@ -145,7 +144,6 @@ class CoverageReport(CoverageMetrics):
     data_warnings: tuple[str, ...] = ()
     labels_fit: bool = True
     listed_counts: IntArray | None = None
-    covered_by_size: IntArray | None = None
 
     @classmethod
     def from_tally(cls, tally: Tally, alpha: Any, **about_classes: Any) -> CoverageReport:
@@ -159,10 +157,7 @@ class CoverageReport(CoverageMetrics):
         if not levels.is_one:
             about_classes["class_alpha"] = levels.floats
             level = float(tally.rows @ levels.floats / max(1, tally.rows.sum()))
-        counted = (
-            *("size_sums", "n_unknown", "appearances", "accepted", "accepted_right"),
-            "covered_by_size",
-        )
+        counted = ("size_sums", "n_unknown", "appearances", "accepted", "accepted_right")
         about_classes |= {name: getattr(tally, name) for name in counted}
         about_classes["listed_counts"] = tally.listed
         return cls(level, tally.rows, tally.covered, tally.sizes, **about_classes)

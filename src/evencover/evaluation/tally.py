@@ -19,8 +19,7 @@ class Tally(NamedTuple):
     ``n_unknown`` counts rows with label K, not among the classes; ``sizes`` includes them.
     ``appearances`` (K,) counts the sets that contain each class. ``accepted`` and
     ``accepted_right`` (K,) count accepted rows by predicted class. ``listed`` (K,) counts top-k
-    rows that list their label. ``covered_by_size`` (K + 1,) counts covered rows by the size of
-    their set. None where not counted.
+    rows that list their label. None where not counted.
     """
 
     rows: IntArray
@@ -32,7 +31,6 @@ class Tally(NamedTuple):
     accepted: IntArray | None = None
     accepted_right: IntArray | None = None
     listed: IntArray | None = None
-    covered_by_size: IntArray | None = None
 
     @classmethod
     def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
@@ -54,7 +52,6 @@ class Tally(NamedTuple):
             np.bincount(sizes, minlength=n_classes + 1),
             sums[:n_classes].astype(np.int64),
             int(rows[n_classes]),
-            covered_by_size=np.bincount(sizes[is_covered], minlength=n_classes + 1),
         )
 
     @classmethod

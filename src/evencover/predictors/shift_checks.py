@@ -55,12 +55,17 @@ def count_block(
     counts, cut = rule.tally(block), None
     if top is not None:
         cut = Tally.of(rule.sets(block).top(top), block.labels)
+    return EvaluationCounts(*counts, scores_by_bin(rule, edges, block), cut)
+
+
+def scores_by_bin(rule: SetRule, edges: FloatArray, block: Block) -> IntArray:
+    """Count the true labels' scores of a sample of the block by bin."""
     sample = _first_and_every_16th(block)
     assert sample.labels is not None
     known = sample.labels < sample.rows.shape[1]
     scores = rule.scoring.true_labels(sample)[known]
     scores = rule.scoring.score.from_base(scores, sample.labels[known])
-    return EvaluationCounts(*counts, score_histogram(edges, scores), cut)
+    return score_histogram(edges, scores)
 
 
 def _first_and_every_16th(block: Block) -> Block:

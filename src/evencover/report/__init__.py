@@ -28,6 +28,7 @@ def write_report(
     *,
     ids: Any = None,
     executor: Any = None,
+    taxonomy: Any = None,
     title: str = "Coverage report",
     force: bool = False,
 ) -> Path:
@@ -43,12 +44,16 @@ def write_report(
         The file to write; `force` replaces an existing one.
     probabilities, labels, ids, executor
         Held-out examples, as in `BasePredictor.evaluate`; they are read once, in blocks.
+    taxonomy
+        A `Taxonomy`, or what it is read from, to summarize example sets.
     title
         The title of the report.
     """
     path = check_output(path, force=force)
     require_extra()  # before the rows are read, which may take long
-    content = report_content(predictor, probabilities, labels, ids=ids, executor=executor)
+    content = report_content(
+        predictor, probabilities, labels, ids=ids, executor=executor, taxonomy=taxonomy
+    )
     return write_html(path, render_report(content, title))
 
 

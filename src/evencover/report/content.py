@@ -1,17 +1,27 @@
-"""The content of the report: what `evaluate` measures, as plain values for JSON."""
+"""The content of the report: one pass over the test rows, counts, then plain values for JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.comparison.result import Comparison
+from evencover.data.source import Block
+from evencover.engine.blocks import fold_source
 from evencover.evaluation.metrics import descriptions
 from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import clopper_pearson
+from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.calibration import require_labels
+from evencover.predictors.rule import SetRule, listed_labels
+from evencover.predictors.shift_checks import EvaluationCounts, merge_counts, scores_by_bin
 from evencover.quantiles import ClassAlpha
 from evencover.report.page import percent
 from evencover.report.verdict import (
@@ -24,6 +34,9 @@ from evencover.report.verdict import (
     verdict,
 )
 from evencover.scores import make_score
+from evencover.sets import PredictionSets
+from evencover.taxonomy import Taxonomy
+from evencover.topk import TopK
 
 MOST_TARGETS = 3  # different target coverages that the report lists
 
@@ -35,13 +48,165 @@ def report_content(
     *,
     ids: Any = None,
     executor: Any = None,
+    taxonomy: Any = None,
 ) -> dict[str, Any]:
-    """Evaluate labeled rows, and return all that the report shows, ready for JSON."""
-    report = predictor.evaluate(probabilities, labels, ids=ids, executor=executor)
-    return describe(predictor, report)
+    """Read labeled rows once, in blocks, and return all that the report shows, ready for JSON."""
+    fit = predictor._current_fit()
+    source = fit.open(probabilities, labels, ids, allow_unknown=True)
+    tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
+    require_labels(source, "A report")
+    names = None if ids is None else to_numpy(ids)
+    view = ViewBlock(fit.rule.for_input(source.logits), fit.score_bins[0], names, tree)
+    merge: Any = partial(ReportCounts.merged, predictor.n_classes_)
+    counts, read = fold_source(source, view, merge, ReportCounts.abridged, executor)
+    return describe(predictor, predictor._coverage_report(source, read, *counts.counts), counts)
 
 
-def describe(predictor: BasePredictor, report: CoverageReport) -> dict[str, Any]:
+# ---- rows to counts ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ViewBlock:
+    """Make the `BlockView` of a block, here or on a worker.
+
+    ``edges`` bound the predictor's bins of scores; ``names`` are the user's row ids.
+    """
+
+    rule: SetRule
+    edges: FloatArray
+    names: Array | None
+    taxonomy: Taxonomy | None
+
+    def __call__(self, block: Block) -> BlockView:
+        """Do all that takes time; blocks run side by side."""
+        assert block.labels is not None
+        sets = self.rule.sets(block)
+        confusions = Confusions.of(block.labels, block.rows.argmax(axis=1), sets.n_classes)
+        tally = Tally.of(sets, block.labels)._replace(listed=listed_labels(block))
+        counts = EvaluationCounts(
+            tally, confusions, scores_by_bin(self.rule, self.edges, block), None
+        )
+        return BlockView(self, block, block.labels, sets, sets.have(block.labels), counts)
+
+
+class BlockView(NamedTuple):
+    """A block with its sets and counts."""
+
+    view: ViewBlock
+    block: Block
+    labels: IntArray
+    sets: PredictionSets
+    is_covered: Array
+    counts: EvaluationCounts
+
+    def example(self, index: int, n_members: int) -> list[Any]:
+        """Return [row, covered, size, percent, members, percents] of one row.
+
+        `percent` is the probability of the true class, `percents` those of the `n_members` most
+        probable members of the set. With a taxonomy its description of the set comes last.
+        """
+        row, members = self.block.start + index, self.sets[index]
+        names, taxonomy = self.view.names, self.view.taxonomy
+        of_label, *percents = self._percents(index, np.append(self.labels[index], members))
+        shown = np.argsort(-np.array(percents), kind="stable")[:n_members]
+        return [
+            row if names is None else names[[row]].tolist()[0],
+            int(self.is_covered[index]),
+            len(members),
+            _rounded(of_label),
+            members[shown].tolist(),
+            [_rounded(percents[place]) for place in shown],
+            *([] if taxonomy is None else [taxonomy.describe(members)]),
+        ]
+
+    def _percents(self, index: int, classes: IntArray) -> FloatArray:
+        """Return the probabilities of these classes in a row, in percent."""
+        rows, scoring = self.block.rows, self.view.rule.scoring
+        if isinstance(rows, TopK):
+            return 100.0 * rows[index, classes]
+        values = rows[index].astype(np.float64)
+        if scoring.logits:
+            values = np.exp(values - values.max())
+        return (100 * values / values.sum())[classes]
+
+
+class ReportCounts:
+    """Counts of test rows, and the first few missed and covered rows of each class as examples.
+
+    ``counts`` are those of `evaluate`; ``covered_by_size`` (K + 1,) counts covered rows by the size
+    of their set.
+    """
+
+    counts: EvaluationCounts
+
+    def __init__(self, n_classes: int) -> None:
+        many = n_classes > 3000  # fewer examples keep the page small
+        self.covered_by_size = np.zeros(n_classes + 1, dtype=np.int64)
+        self.n_members = 6 if many else 10
+        # How many more examples are wanted of missed (column 0) and covered rows (column 1).
+        self.wanted = np.tile(np.array([2, 1] if many else [3, 2]), (n_classes, 1))
+        self.examples: list[list[list[Any]]] = [[] for _ in range(n_classes)]
+
+    @classmethod
+    def merged(cls, n_classes: int, parts: Iterable[BlockView | ReportCounts]) -> ReportCounts:
+        """Merge views of consecutive blocks, or counts of consecutive parts, in their order."""
+        merged = cls(n_classes)
+
+        def counts() -> Iterable[EvaluationCounts]:
+            for part in parts:
+                merged._add(part)
+                yield part.counts
+
+        merged.counts = merge_counts(counts())
+        return merged
+
+    def _add(self, part: BlockView | ReportCounts) -> None:
+        if isinstance(part, ReportCounts):
+            self.covered_by_size += part.covered_by_size
+            for label, examples in enumerate(part.examples):
+                for example in examples:
+                    self.add_example(label, example)
+            return
+        np.add.at(self.covered_by_size, part.sets.sizes[part.is_covered], 1)
+        wanted = np.append(self.wanted, 0)  # no example of an unknown label
+        for row in _first_of_each(part.labels * 2 + part.is_covered, wanted).tolist():
+            self.add_example(int(part.labels[row]), part.example(row, self.n_members))
+
+    def add_example(self, label: int, example: list[Any]) -> None:
+        """Keep an example of a class if one of its kind is still wanted."""
+        if self.wanted[label, example[1]]:
+            self.wanted[label, example[1]] -= 1
+            self.examples[label].append(example)
+
+    def abridged(self) -> ReportCounts:
+        """Drop the confusions that the report does not show."""
+        self.counts = self.counts.abridged()
+        return self
+
+
+def _first_of_each(kinds: IntArray, wanted: IntArray) -> IntArray:
+    """Return the indices of the first ``wanted[kind]`` rows of each kind, ascending.
+
+    >>> _first_of_each(np.array([1, 0, 1, 1]), np.array([5, 2])).tolist()
+    [0, 1, 2]
+    """
+    order = np.argsort(kinds, kind="stable")
+    counts = np.bincount(kinds, minlength=len(wanted))
+    nth = np.arange(len(kinds)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.sort(order[nth < wanted[kinds[order]]])
+
+
+def _rounded(percent: float) -> float:
+    """Round to integers, below ten to one digit."""
+    return round(float(percent)) if percent >= 9.95 else round(float(percent), 1)
+
+
+# ---- counts to content ---------------------------------------------------------------------------
+
+
+def describe(
+    predictor: BasePredictor, report: CoverageReport, counts: ReportCounts
+) -> dict[str, Any]:
     """Return the content of the report; columns have one entry per class or group."""
     sharing, group_of_class, group_rows = groups_behind(predictor)
     return {
@@ -66,14 +231,14 @@ def describe(predictor: BasePredictor, report: CoverageReport) -> dict[str, Any]
         "numbers": descriptions("report", report.target_text, report),
         "true_gap_interval": [or_none(limit) for limit in report.true_gap_interval],
         "size_quantiles": report.size_quantiles,
-        "coverage_by_size": coverage_by_size(report),
+        "coverage_by_size": coverage_by_size(report.size_counts, counts.covered_by_size),
         "acceptance": _about_acceptance(report),
         "contributors": _about_contributors(report),
         "crowding": or_none(report.crowding),
         "states": [state.name.lower() for state in State],
         "verdict": verdict(report, usual_spread(report, group_of_class, group_rows)),
         "remedies": remedies(predictor, report),
-        "classes": _class_columns(predictor, report),
+        "classes": _class_columns(predictor, report, counts),
         "groups": {
             "of_class": sharing.group_of_class.tolist(),
             "whose": list(sharing.whose),
@@ -117,18 +282,15 @@ def _without_guarantee(predictor: BasePredictor) -> list[int]:
     return [int(index) for index in np.flatnonzero(predictor.guarantees_ == 0)]
 
 
-def coverage_by_size(report: CoverageReport) -> list[dict[str, Any]]:
+def coverage_by_size(size_counts: IntArray, covered: IntArray) -> list[dict[str, Any]]:
     """Return coverage and its 95% interval by set size: 0, 1, 2, 3 to 5, 6 to 10, ...
 
-    Sizes that no set has are left out.
+    Both inputs (K + 1,) count rows by size. Sizes that no set has are left out.
 
-    >>> from evencover import PredictionSets, evaluate
-    >>> sets = PredictionSets.from_mask([[True, False], [True, False], [True, True]])
-    >>> [(row["from"], row["coverage"]) for row in coverage_by_size(evaluate(sets, [0, 1, 1]))]
-    [(1, 0.5), (2, 1.0)]
+    >>> [(r["from"], r["to"], r["coverage"]) for r in
+    ...  coverage_by_size(np.array([1, 4, 0, 1, 1]), np.array([0, 3, 0, 1, 1]))]
+    [(0, 0, 0.0), (1, 1, 0.75), (3, 4, 1.0)]
     """
-    assert report.covered_by_size is not None
-    size_counts, covered = report.size_counts, report.covered_by_size
     n_classes, table = len(size_counts) - 1, []
     steps, power = [0, 1, 2, 3], 1
     while steps[-1] <= n_classes:
@@ -176,7 +338,9 @@ def _about_contributors(report: CoverageReport) -> list[dict[str, Any]]:
     return table
 
 
-def _class_columns(predictor: BasePredictor, report: CoverageReport) -> dict[str, Any]:
+def _class_columns(
+    predictor: BasePredictor, report: CoverageReport, counts: ReportCounts
+) -> dict[str, Any]:
     assert report.confusions is not None
     assert report.calibration_counts is not None
     assert report.size_sums is not None
@@ -199,6 +363,9 @@ def _class_columns(predictor: BasePredictor, report: CoverageReport) -> dict[str
         "confused": [
             [number for pair in report.confusions.of_class(index) for number in pair]
             for index in range(report.n_classes)
+        ],
+        "examples": [
+            sorted(examples, key=lambda example: example[1]) for examples in counts.examples
         ],
     }
     if report.class_alpha is not None:

@@ -1,4 +1,4 @@
-// One class: coverage, threshold, confusions.
+// One class: coverage, threshold, confusions, examples.
 
 const G = D.groups;
 const detail = byId("detail");
@@ -45,6 +45,8 @@ function drawDetail(i) {
     el("p", {}, originOf(i)),
     el("h4", {}, "Confusions"),
     confusionList(i),
+    el("h4", {}, "Examples"),
+    exampleList(i),
   );
 }
 
@@ -110,7 +112,7 @@ function originOf(i) {
   return `A set includes the class if its score is at most the threshold, ${rank} of ${whole.format(G.rows[g])} calibration scores ${G.whose[g]}.`;
 }
 
-// ---- confusions
+// ---- confusions and examples
 
 function confusionList(i) {
   const pairs = C.confused[i];
@@ -119,6 +121,29 @@ function confusionList(i) {
   const list = el("ul", { class: "confusions" });
   for (let k = 0; k < pairs.length; k += 2) {
     list.append(el("li", {}, linkTo(pairs[k]), el("span", { class: "faint" }, `${whole.format(pairs[k + 1])} of ${whole.format(C.rows[i])}`)));
+  }
+  return list;
+}
+
+const chance = (value) => (value < 0.1 ? "<0.1%" : `${value}%`);
+
+function exampleList(i) {
+  if (!C.examples[i].length) return el("p", { class: "nothing" }, "No test examples of this class.");
+  const list = el("ul", { class: "examples" });
+  for (const [row, covered, size, ownChance, members, chances, summary] of C.examples[i]) {
+    const chips = el("div", { class: "chips" });
+    members.forEach((member, k) => {
+      const text = [isolated(C.name[member]), el("span", { class: "faint" }, chance(chances[k]))];
+      chips.append(el("span", { class: member === i ? "chip truth" : "chip", title: C.name[member] }, ...text, member === i ? el("span", { class: "unseen" }, "(the true class)") : null));
+    });
+    if (covered && !members.includes(i)) chips.append(el("span", { class: "chip truth" }, isolated(C.name[i]), el("span", { class: "faint" }, chance(ownChance))));
+    const rest = size - members.length - (covered && !members.includes(i) ? 1 : 0);
+    if (rest > 0) chips.append(el("span", { class: "chip" }, `and ${whole.format(rest)} more`));
+    if (!size) chips.append(el("span", { class: "nothing" }, "The set is empty."));
+    if (!covered) chips.append(el("span", { class: "chip absent", title: "The true class, which the set does not contain" }, "not ", isolated(C.name[i]), el("span", {}, chance(ownChance))));
+    list.append(el("li", {}, el("span", { class: covered ? null : "missed" }, covered ? "Covered" : "Missed"),
+      ` in row ${row}: ${size ? `a set of ${whole.format(size)}` : "an empty set"}`,
+      summary && size > 1 ? el("span", { class: "summary" }, ` (${summary})`) : null, chips));
   }
   return list;
 }
