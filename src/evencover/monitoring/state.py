@@ -264,7 +264,8 @@ class MonitorState:
         if rows.keys is None:
             self._add_drift(model, NOW, rows.drift)
             return len(rows.drift)
-        first = _first_rows(signed(rows.keys))
+        keys, indices = np.unique(rows.keys.astype(np.uint64), return_index=True)
+        first = dict(zip(signed(keys), indices.tolist(), strict=True))
         values = [
             (key, model, now, rows.period, rows.members[row], rows.within[row])
             for key, row in first.items()
@@ -522,11 +523,3 @@ def _judge(
 def signed(keys: Array) -> list[int]:
     """Return 64-bit keys as signed integers, as databases need them."""
     return keys.astype(np.uint64, copy=False).view(np.int64).tolist()
-
-
-def _first_rows(keys: Iterable[int]) -> dict[int, int]:
-    """Return the first row of each key."""
-    first: dict[int, int] = {}
-    for row, key in enumerate(keys):
-        first.setdefault(key, row)
-    return first

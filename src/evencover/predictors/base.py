@@ -19,7 +19,6 @@ from evencover.data.source import Block, Source
 from evencover.engine.blocks import fold_source, gathered, joined, map_source
 from evencover.errors import InputError, NotFittedError, warn_caller
 from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors import wording
 from evencover.predictors.acceptance import CONFIDENCE, Acceptance, Predictions, fit_acceptance
 from evencover.predictors.calibration import (
@@ -781,30 +780,28 @@ class BasePredictor:
         require_labels(source, "Evaluation")
         if top is not None:
             whole_number(top, "top", "evaluate", 1)
+        if accept_accuracy is not None:
+            accept_accuracy = real_number(accept_accuracy, "accept_accuracy", "evaluate", 0, 1)
+        elif fit.acceptance is not None:
+            accept_accuracy = fit.acceptance.accuracy
         count = partial(count_block, fit.rule.for_input(source.logits), fit.score_bins[0], top)
         finish = EvaluationCounts.abridged
         counts, read = fold_source(source, count, merge_counts, finish, executor)
-        report = self._coverage_report(source, read, *counts)
-        if accept_accuracy is None:
-            return report
-        real_number(accept_accuracy, "accept_accuracy", "evaluate", 0, 1)
-        return replace(report, accept_accuracy=float(accept_accuracy))
+        return self._coverage_report(source, read, counts, accept_accuracy)
 
     def _coverage_report(
         self,
         source: Source,
         read: Fingerprint,
-        tally: Tally,
-        confusions: Confusions,
-        histogram: IntArray,
-        cut: Tally | None = None,
+        counts: EvaluationCounts,
+        accept_accuracy: float | None,
     ) -> CoverageReport:
         """Make the report on rows of a source that have been read and counted."""
+        fit, tally = self._current_fit(), counts.tally
         if not tally.rows.any():
             raise source.no_known_label()
         if not source.reader.is_censored:
             tally = tally._replace(listed=None)
-        fit = self._current_fit()
         of_classes: dict[str, Any] = {
             "class_names": source.class_names,
             "calibration_counts": self.class_counts_,
@@ -812,12 +809,13 @@ class BasePredictor:
             "guarantees": self.guarantees_,
             "cluster_of_class": getattr(self, "cluster_of_class_", None),
         }
-        if fit.acceptance is not None:
-            of_classes["accept_accuracy"] = fit.acceptance.accuracy
-        report = CoverageReport.from_tally(tally, fit.alpha, confusions=confusions, **of_classes)
-        if cut is not None:
-            at_top = CoverageReport.from_tally(cut, fit.alpha, **of_classes)
-            report = replace(report, at_top=at_top)
+        if accept_accuracy is not None:
+            of_classes["accept_accuracy"] = accept_accuracy
+        at_top = None
+        if counts.cut is not None:
+            at_top = CoverageReport.from_tally(counts.cut, fit.alpha, **of_classes)
+        of_classes |= {"confusions": counts.confusions, "at_top": at_top}
+        report = CoverageReport.from_tally(tally, fit.alpha, **of_classes)
         mismatch = warn_of_mismatch(source, read, fit.rule.scoring.for_input(source.logits))
         if mismatch is not None:
             return replace(report, labels_fit=False, data_warnings=(mismatch,))
@@ -825,7 +823,7 @@ class BasePredictor:
             fit,
             report,
             read,
-            histogram,
+            counts.histogram,
             depends_on_prevalence=self._depends_on_prevalence,
             n_behind=self._rows_behind(report) if self._targets_average else None,
         )

@@ -114,13 +114,6 @@ class GroupedPredictor(GroupPredictor):
     alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor.
 
-    Attributes
-    ----------
-    group_of_class_
-        (K,) the group of each class, as an index into `group_names_`.
-    group_names_
-        The names of the groups, sorted.
-
     >>> p = [[0.75, 0.125, 0.125], [0.25, 0.5, 0.25], [0.125, 0.25, 0.625]]
     >>> pets = GroupedPredictor(alpha=0.5, groups=["mammal", "fish", "mammal"]).fit(p, [0, 1, 2])
     >>> pets.thresholds_
@@ -146,32 +139,17 @@ class GroupedPredictor(GroupPredictor):
             parameters["groups"] = to_numpy(self.groups).tolist() if named is None else named
         return parameters
 
-    def _group(self, rows: CalibrationRows, state: Any) -> Groups:
-        _, group_of_class = self._name_groups(rows, state)
-        return Groups(rows.by(group_of_class), group_of_class)
-
     def _check_fit(self, fit: Fit) -> None:
-        self._name_groups(fit.rows, fit.state)
+        self._group(fit.rows, fit.state)
 
-    def _name_groups(self, rows: CalibrationRows, state: Any) -> tuple[tuple[str, ...], IntArray]:
-        """Return the sorted names of the groups, and the group of each class (K,)."""
+    def _group(self, rows: CalibrationRows, state: Any) -> Groups:
         groups = np.arange(rows.n_classes) if self.groups is None else self.groups
         groups = align_classes(groups, rows.class_names, rows.n_classes, "groups")
         try:
-            names, group_of_class = np.unique(groups, return_inverse=True)
+            _, group_of_class = np.unique(groups, return_inverse=True)
         except TypeError:
             raise InputError(
                 "'groups' must be all names or all numbers. Got a mixture; turn the numbers into "
                 "text."
             ) from None
-        return tuple(map(str, names.tolist())), group_of_class.astype(np.int64)
-
-    @property
-    def group_of_class_(self) -> IntArray:
-        """The group of each class (K,), as an index into `group_names_`."""
-        return self._groups.of_class
-
-    @property
-    def group_names_(self) -> list[str]:
-        """The names of the groups, sorted."""
-        return list(self._from_fit(GroupedPredictor._name_groups)[0])
+        return Groups(rows.by(group_of_class), group_of_class)
