@@ -139,7 +139,7 @@ def test_the_shell_knows_what_an_installed_package_adds(shell, tmp_path):
         "calibrate --help",
         "calibrate cal.npz --method cautious --score margin -o m.safetensors",
         "info m.safetensors --json",
-        "predict m.safetensors test.npz -o sets.npz",
+        "predict m.safetensors test.npz -o sets.csv",
         "evaluate m.safetensors test.npz",
         "report m.safetensors test.npz -o page.html",
         "compare cal.npz --methods standard,cautious --scores margin --n-splits 2",
@@ -150,7 +150,7 @@ def test_the_shell_knows_what_an_installed_package_adds(shell, tmp_path):
     about = json.loads(about)
     assert (about["method"], about["score"]["name"]) == ("cautious", "margin")
     assert "single classes" in about["guarantee"]
-    assert (tmp_path / "sets.npz").exists()
+    assert (tmp_path / "sets.csv").exists()
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "coverage of single classes is not" in page
     assert "coverage" in evaluated

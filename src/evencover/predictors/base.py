@@ -298,10 +298,8 @@ class BasePredictor:
         self, score: Score, n_classes: int, class_names: Sequence[str] | None
     ) -> dict[str, Any]:
         """Return the parameters as a fit keeps them: copies, and vectors in the classes' order."""
-        parameters = {
-            name: score if name == "score" else deepcopy(getattr(self, name))
-            for name in self._parameter_names()
-        }
+        values = deepcopy(_parameters_in(type(self))(vars(self)))
+        parameters = dict(zip(self._parameter_names(), values, strict=True)) | {"score": score}
         if not isinstance(self.alpha, str | int | float):
             alpha = ClassAlpha.of(self.alpha, class_names, n_classes, type(self).__name__)
             if is_per_class(self.alpha) or isinstance(self.alpha, ClassAlpha):

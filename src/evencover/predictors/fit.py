@@ -76,8 +76,6 @@ class Fit:
         rows, n_classes, names = self.rows, self.rows.n_classes, self.rows.class_names
         if n_classes < 2:
             raise InputError(f"There must be at least 2 classes. Got {n_classes}.")
-        _require_numbers(self.thresholds, "the thresholds")
-        _require_numbers(self.state, "the state")
         for vector in self.thresholds:
             if vector is not None and vector.shape != (n_classes,):
                 raise InputError(
@@ -110,11 +108,14 @@ class Fit:
             raise InputError(f"Calibration labels must be between 0 and {n_classes - 1}.")
         if not _within(rows.ranks, 1, n_classes) or rows.ids.dtype != np.uint64:
             raise InputError(f"Ranks of calibration labels must be between 1 and {n_classes}.")
-        _require_numbers((rows.scores, rows.label_values), "the calibration rows")
-        if self.acceptance is not None:
-            _require_numbers(self.acceptance, "the acceptance")
-            if any(np.shape(counts) != (n_classes,) for counts in self.acceptance[:3]):
+        acceptance = self.acceptance or ()
+        for counts in acceptance[:3]:
+            if np.shape(counts) != (n_classes,):
                 raise InputError("The acceptance must have one entry per class.")
+        state = self.state or ()
+        for part in (*self.thresholds, *state, rows.scores, rows.label_values, *acceptance):
+            if isinstance(part, np.ndarray | float) and np.isnan(part).any():
+                raise InputError("There must be no NaN in a fit.")
         sample, limit = self.inputs.sample, self.inputs.limit
         if sample.ndim != 2 or sample.shape[1] != 2 or sample.dtype != np.uint64:
             raise InputError("The sample of calibration rows must have two columns.")
@@ -248,15 +249,6 @@ def _within(values: Array | None, low: float, high: float) -> bool:
     if values is None or not len(values):
         return True
     return bool(low <= values.min() and values.max() <= high)
-
-
-def _require_numbers(value: Any, name: str) -> None:
-    """Raise InputError if there is NaN in an array, or in those of a NamedTuple."""
-    if isinstance(value, tuple):
-        for item in value:
-            _require_numbers(item, name)
-    elif isinstance(value, np.ndarray | float) and np.isnan(value).any():
-        raise InputError(f"There must be no NaN in {name}.")
 
 
 # ---- the stored form -----------------------------------------------------------------------------

@@ -170,9 +170,10 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
         labels = whole(arrays, label_key, size) if keys.read_labels else None
         if ids is not None and (ids.shape != (n_rows,) or ids.dtype.kind not in "iuUO"):
             id_key = ids = None  # ids of other data
-        uses = {"labels": label_key, "ids": id_key, "class names": names_key}
-        used = {use: name_of_use for use, name_of_use in uses.items() if name_of_use is not None}
-        used = {"numbers": key or "the only matrix"} | used
+        used = {"numbers": key or "the only matrix"}
+        for use, array_key in (("labels", label_key), ("ids", id_key), ("class names", names_key)):
+            if array_key is not None:
+                used[use] = array_key
         left_out = dict.fromkeys(arrays.keys() - {key, *used.values()}, "not a name that is known")
         shared = dict[str, Array]()
         for column in keys.shared & left_out.keys():
