@@ -780,8 +780,6 @@ class BasePredictor:
             whole_number(top, "top", "evaluate", 1)
         if accept_accuracy is not None:
             accept_accuracy = real_number(accept_accuracy, "accept_accuracy", "evaluate", 0, 1)
-        elif fit.acceptance is not None:
-            accept_accuracy = fit.acceptance.accuracy
         count = partial(count_block, fit.rule.for_input(source.logits), fit.score_bins[0], top)
         finish = EvaluationCounts.abridged
         counts, read = fold_source(source, count, merge_counts, finish, executor)
@@ -792,7 +790,7 @@ class BasePredictor:
         source: Source,
         read: Fingerprint,
         counts: EvaluationCounts,
-        accept_accuracy: float | None,
+        accept_accuracy: float | None = None,
     ) -> CoverageReport:
         """Make the report on rows of a source that have been read and counted."""
         fit, tally = self._current_fit(), counts.tally
@@ -807,6 +805,8 @@ class BasePredictor:
             "guarantees": self.guarantees_,
             "cluster_of_class": getattr(self, "cluster_of_class_", None),
         }
+        if accept_accuracy is None and fit.acceptance is not None:
+            accept_accuracy = fit.acceptance.accuracy
         if accept_accuracy is not None:
             of_classes["accept_accuracy"] = accept_accuracy
         at_top = None

@@ -143,6 +143,15 @@ class BoundScore:
             return _kernels.rank_matrix(block.rows, logits=self.logits)
 
 
+def listed_labels(block: Block) -> IntArray | None:
+    """Count the top-k rows of each class that list their label (K,); None for other rows."""
+    if not isinstance(block.rows, TopK):
+        return None
+    assert block.labels is not None
+    is_listed = block.rows.lists(block.labels)
+    return np.bincount(block.labels[is_listed], minlength=block.rows.shape[1])
+
+
 @dataclass(frozen=True)
 class SetRule:
     """All that decides whether a class is in the set of a row; made once, used for every block.
@@ -268,10 +277,8 @@ class SetRule:
         appearances = np.zeros(n_classes, dtype=np.int64)
         coverage = self.coverage(block, appearances)
         tally = Tally.of_coverage(block.labels, coverage, appearances)
-        if isinstance(block.rows, TopK):
-            listed = block.labels[block.rows.lists(block.labels)]
-            tally = tally._replace(listed=np.bincount(listed, minlength=n_classes))
-        return tally, Confusions.of(block.labels, coverage.top_classes, n_classes)
+        confusions = Confusions.of(block.labels, coverage.top_classes, n_classes)
+        return tally._replace(listed=listed_labels(block)), confusions
 
     def _draws(self, block: Block) -> Draws:
         return self.scoring.draws(block, exact=self.is_randomized)

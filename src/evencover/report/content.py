@@ -59,7 +59,7 @@ def report_content(
     view = ViewBlock(fit.rule.for_input(source.logits), fit.score_bins[0], names, tree)
     merge: Any = partial(ReportCounts.merged, predictor.n_classes_)
     counts, read = fold_source(source, view, merge, ReportCounts.abridged, executor)
-    return describe(predictor, predictor._coverage_report(source, read, *counts.counts), counts)
+    return describe(predictor, predictor._coverage_report(source, read, counts.counts), counts)
 
 
 # ---- rows to counts ------------------------------------------------------------------------------
