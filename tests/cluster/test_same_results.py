@@ -17,6 +17,7 @@ from evencover.data.fingerprint import KEPT_ELEMENTS, MOST_KEPT, MOST_ROWS
 from evencover.engine.dask import DaskWorkers
 from evencover.experiments import Grid, run
 from evencover.predictors import make_predictor
+from evencover.report.content import report_content
 
 from .conftest import N_CLASSES, N_ROWS, use_small_blocks, write_parts
 
@@ -120,6 +121,12 @@ def test_a_dask_array_is_read_where_its_chunks_are(fitted, table, client, tmp_pa
     here, there = StandardPredictor().fit(*data), StandardPredictor()
     there.fit(lazy.persist(), data[1], executor=client)
     assert saved_bytes(there, tmp_path) == saved_bytes(here, tmp_path)
+
+
+def test_the_page_tells_the_same(fitted, parts, client):
+    ids = [f"row {row}" for row in range(N_ROWS)]
+    expected = report_content(fitted, parts, ids=ids)
+    assert report_content(fitted, parts, ids=ids, executor=client) == expected
 
 
 def test_a_list_or_bag_of_paths_is_one_input(fitted, parts, client):

@@ -1,10 +1,12 @@
 """The page tells the same numbers as the report, and as counting by hand."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
 
+from evencover import EvencoverWarning
 from evencover.predictors import make_predictor, method_names
 from evencover.report.content import coverage_by_size, report_content
 
@@ -148,6 +150,36 @@ def test_classes_without_test_rows_have_a_place(quietly, simulate):
     assert any("always included" in sentence for sentence in content["remedies"])
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("frequencies", ["class frequencies of these"]),
+        ("scores", ["scores of the true labels", "significantly below"]),
+        ("copies", ["copies of calibration rows"]),
+        (None, []),
+    ],
+)
+def test_data_warnings_are_those_of_evaluate(fitted, data, test_rows, change, words):
+    rows, labels = test_rows
+    if change == "frequencies":
+        few = (labels >= 10) & (np.arange(len(labels)) % 8 > 0)
+        rows, labels = rows[~few], labels[~few]
+    if change == "scores":
+        rows = np.where(np.arange(len(rows))[:, None] % 2, rows, np.roll(rows, 1, axis=1))
+    if change == "copies":
+        rows, labels = data.rows[1000:3000], data.labels[1000:3000]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", EvencoverWarning)
+        report = fitted["standard"].evaluate(rows, labels)
+        content = report_content(fitted["standard"], rows, labels)
+    said = [str(each.message) for each in caught]
+    assert said == list(report.data_warnings) + content["data_warnings"]
+    assert [
+        word for word in words if not any(word in each for each in content["data_warnings"])
+    ] == []
+    assert len(content["data_warnings"]) == len(report.data_warnings) == len(words)
+
+
 def test_a_method_that_keeps_no_groups_of_scores_has_a_page_too(data, test_rows, monkeypatch):
     predictor = make_predictor("classwise").fit(data.rows[:2000], data.labels[:2000])
     with_groups = report_content(predictor, *test_rows)
@@ -165,6 +197,22 @@ def test_pooled_tells_who_has_a_say(data, test_rows):
     assert np.allclose(weights["its own calibration examples"], predictor.own_weight_, atol=1e-4)
     standard = make_predictor("standard").fit(data.rows[:2000], data.labels[:2000])
     assert report_content(standard, *test_rows)["weights"] == {}
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize("score", ["softmax", "aps", "pas"])
+def test_unknown_labels_are_counted_as_evaluate_counts_them(data, score):
+    names = [f"c{k}" for k in range(data.rows.shape[1])]
+    fitted = make_predictor("standard", score=score, floor=0.8).fit(
+        data.rows[:1000], data.labels[:1000], class_names=names
+    )
+    told = np.array(names, dtype=object)[data.labels[1000:]]
+    told[:7] = "other"
+    report = fitted.evaluate(data.rows[1000:], told)
+    content = report_content(fitted, data.rows[1000:], told)
+    assert content["n_unknown"] == report.n_unknown == 7
+    assert content["classes"]["covered"] == report.class_covered.tolist()
+    assert content["classes"]["guaranteed"] == fitted.guarantees_.round(4).tolist()
 
 
 def test_accepted_predictions_and_labels_that_make_sets_large_are_those_of_evaluate(
