@@ -1,6 +1,7 @@
 """One thread of linear algebra per worker, since workers are as many as cores.
 
-Doctests of the C++ wrapper are collected only where the kernels were built.
+Doctests of the C++ wrapper are collected only where the kernels were built, and those of the
+service only where its extra is installed.
 """
 
 import gc
@@ -16,6 +17,8 @@ for library in ("OMP", "OPENBLAS", "MKL"):
 collect_ignore = []
 if importlib.util.find_spec("evencover._kernels._native") is None:
     collect_ignore.append("src/evencover/_kernels/native.py")
+if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("msgspec") is None:
+    collect_ignore += [f"src/evencover/serving/{name}.py" for name in ("bodies", "http")]
 
 
 @pytest.hookimpl(wrapper=True)

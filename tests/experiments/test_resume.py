@@ -49,6 +49,7 @@ def part_times(folder):
     return {file.name: file.stat().st_mtime_ns for file in folder.glob("parts/*.json")}
 
 
+@pytest.mark.deep
 def test_kills_at_random_moments_change_no_byte(tmp_path, data):
     np.savez(tmp_path / "p.npz", softmax=data.rows, labels=data.labels)
     grid = tmp_path / "grid.toml"

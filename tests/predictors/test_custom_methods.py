@@ -130,6 +130,7 @@ print(json.dumps(said))
     return call
 
 
+@pytest.mark.deep
 def test_the_shell_knows_what_an_installed_package_adds(shell, tmp_path):
     (tmp_path / "grid.toml").write_text(
         'datasets = ["cal.npz"]\nmethods = ["cautious"]\nscores = ["margin"]\n'

@@ -30,17 +30,8 @@ def languages():
     return p / p.sum(axis=1, keepdims=True), y, [str(name) for name in names[:80]]
 
 
-# A cluster that other tests started is given the frame's rows with the graph.
-pytestmark = pytest.mark.filterwarnings("ignore:Sending large graph")
-
-
-def dask_frame(columns):
-    dd = pytest.importorskip("dask.dataframe")
-    return dd.from_pandas(pd.DataFrame(columns), npartitions=3)
-
-
-KINDS = [pd.DataFrame, pl.DataFrame, pa.table, dask_frame]
-kinds = pytest.mark.parametrize("kind", KINDS, ids=["pandas", "polars", "arrow", "dask"])
+KINDS = [pd.DataFrame, pl.DataFrame, pa.table]
+kinds = pytest.mark.parametrize("kind", KINDS, ids=["pandas", "polars", "arrow"])
 
 
 def columns_of(p, names, **more):

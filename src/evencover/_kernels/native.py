@@ -276,7 +276,6 @@ def _scorer(
         int(min(formula.k_reg, 2**62)),
         formula.by_rank,
         logits,
-        1.0,  # temperature
         [SUM_TOLERANCE[2], SUM_TOLERANCE[4], tolerance],
     )
 

@@ -1,7 +1,7 @@
 """Read files and arrays as row blocks; bundled and simulated data."""
 
 from evencover.data.bundled import Labeled, LabeledFiles, load_filetypes, load_languages
-from evencover.data.open import as_source, drop_rare_classes
+from evencover.data.open import as_source
 from evencover.data.simulated import SIMULATED, load_simulated
 from evencover.data.source import Block, Source
 
@@ -12,7 +12,6 @@ __all__ = [
     "LabeledFiles",
     "Source",
     "as_source",
-    "drop_rare_classes",
     "load_filetypes",
     "load_languages",
     "load_simulated",

@@ -46,11 +46,6 @@ def is_frame(values: Any) -> bool:
     return has_columns and (_is_pandas(values) or _is_polars(values) or _is_arrow(values))
 
 
-def is_dask_frame(values: Any) -> bool:
-    """Return whether values are a Dask frame."""
-    return type(values).__module__.startswith("dask.") and hasattr(values, "to_dask_array")
-
-
 def _is_pandas(values: Any) -> bool:
     return hasattr(values, "iloc") and hasattr(values, "dtypes")  # pandas and compatible frames
 

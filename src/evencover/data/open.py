@@ -6,14 +6,14 @@ import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray, to_numpy
+from evencover.arrays import Array, to_numpy
 from evencover.data.columns import (
     ID_KEYS,
     LABEL_KEYS,
@@ -54,7 +54,6 @@ from evencover.data.frames import (
     frame_columns,
     in_memory,
     index_of,
-    is_dask_frame,
     is_frame,
     is_trainer_output,
     rows_and_labels,
@@ -73,21 +72,17 @@ from evencover.data.location import (
 from evencover.data.readers import (
     ConcatenatedReader,
     concatenated,
-    open_dask_frame,
     read_array,
     read_dask_array,
     read_stream,
 )
-from evencover.data.source import Classes, RawBlock, Reader, Source
+from evencover.data.source import Classes, Reader, Source
 from evencover.errors import InputError, listed
-from evencover.rounding import judge_sums
 from evencover.topk import TopK, is_sparse
 from evencover.validation import (
     MISSING,
     class_columns,
     is_integer_text,
-    raise_bad_row,
-    whole_number,
 )
 
 # Formats by extension. Optional libraries are imported on first use.
@@ -369,7 +364,7 @@ def as_source(
     ----------
     probabilities
         An (N, K) array-like; `TopK` or a SciPy sparse matrix, for rows of which some classes are
-        known; a pandas, polars or Dask frame or an Arrow table, whose columns name
+        known; a pandas or polars frame or an Arrow table, whose columns name
         the classes and may include labels and ids; a dictionary of arrays, or the output of a
         Trainer's `predict`; the path or URL of a file, folder or glob, or a list of paths; an
         iterable of blocks of any of these, or of (block, labels) pairs; a Dask array or bag of
@@ -529,118 +524,13 @@ def _is_sequence_of_blocks(values: Any) -> bool:
 
 
 def _open_dask(collection: Any, keys: Keys) -> Contents:
-    """Open a Dask array or frame, or a Dask bag of paths."""
+    """Open a Dask array, or a Dask bag of paths."""
     kind = type(collection).__module__
-    if is_dask_frame(collection):
-        return open_dask_frame(collection, keys)
     if kind.startswith("dask.array"):
         return Contents(read_dask_array(collection))
     if kind.startswith("dask.bag"):
         return open_files(collection.compute(), keys)
-    raise InputError(f"Dask data must be an array, a frame or a bag of paths. Got {kind}.")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CommonClassesReader(Reader):
-    """Reads the rows and columns of some classes of a source, normalized again."""
-
-    source: Source
-    kept_classes: IntArray  #: (K,) their indices in the source
-
-    def row_blocks(self) -> Iterator[RawBlock]:
-        """Read the remaining rows and columns of each block."""
-        for block in self.source.blocks():
-            assert block.labels is not None
-            kept_rows = np.flatnonzero(np.isin(block.labels, self.kept_classes))
-            if len(kept_rows):
-                rows = block.rows[kept_rows]
-                yield RawBlock(self._columns_of(rows, block.start + kept_rows))
-
-    def _columns_of(self, rows: Array, numbers: IntArray) -> Array:
-        if self.source.logits:
-            return rows[:, self.kept_classes]
-        # Check rows first: division would hide invalid ones.
-        explained, _ = judge_sums(np.abs(rows.sum(axis=1, dtype=np.float64) - 1), rows)
-        wrong = ~(explained & (rows.min(axis=1) >= 0))
-        if wrong.any():
-            first = int(wrong.argmax())
-            raise_bad_row(rows[first], int(numbers[first]), logits=False)
-        kept = rows[:, self.kept_classes]
-        total = kept.sum(axis=1, keepdims=True, dtype=np.float64)
-        if not total.all():
-            raise InputError(
-                "The remaining classes must have some probability in every row. They have none in "
-                f"row {numbers[total.argmin()]}; drop that row, or use a smaller 'min_count'."
-            )
-        return (kept / total).astype(rows.dtype)
-
-
-def drop_rare_classes(probabilities: Any, labels: Any = None, *, min_count: int = 250) -> Source:
-    """Drop classes with fewer than `min_count` examples, as if the model did not have them.
-
-    Drop the rows of these classes, renormalize the remaining probabilities (logits need no
-    division), and renumber the remaining classes in the same order.
-
-    Parameters
-    ----------
-    probabilities
-        An (N, K) array-like, the path of a file or a `Source`. Labels are read immediately, rows in
-        blocks whenever the result is read.
-    labels
-        (N,) class indices; optional if the file has labels.
-    min_count
-        Minimum number of examples per class; 250 in Ding et al. (2023).
-
-    Returns
-    -------
-    Source
-        The remaining rows; ``reader.kept_classes`` has the original class indices.
-
-    Examples
-    --------
-    >>> rows = [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]
-    >>> source = drop_rare_classes(rows, [0, 2, 1, 0], min_count=2)
-    Traceback (most recent call last):
-    ...
-    evencover.errors.InputError: At least 2 classes must have 2 examples or more. Got 1 ...
-    >>> source = drop_rare_classes(rows, [0, 2, 2, 0], min_count=2)
-    >>> source.reader.kept_classes.tolist()
-    [0, 2]
-    >>> next(source.blocks()).rows.round(2).tolist()
-    [[0.67, 0.33], [0.5, 0.5], [0.33, 0.67], [0.67, 0.33]]
-    """
-    whole_number(min_count, "min_count", "drop_rare_classes", 1)
-    source = as_source(probabilities, labels)
-    if source.n_rows is None:
-        raise InputError("The rows are read twice. Got an iterator; pass an array or a path.")
-    if source.reader.is_listed:
-        raise InputError(
-            "drop_rare_classes needs the probabilities of all classes. Got top-k rows."
-        )
-    if source.labels is None:
-        raise InputError(f"Labels are needed. Got none with {source.name}; pass 'labels'.")
-    counts = np.bincount(source.labels, minlength=source.n_classes)
-    kept_classes: IntArray = np.flatnonzero(counts >= min_count)
-    if len(kept_classes) < 2:
-        raise InputError(
-            f"At least 2 classes must have {min_count} examples or more. Got {len(kept_classes)} "
-            f"of {source.n_classes}; use a smaller 'min_count'."
-        )
-    kept_rows = np.flatnonzero(counts[source.labels] >= min_count)
-    names = source.class_names
-    reader = CommonClassesReader(
-        source=source,
-        kept_classes=kept_classes,
-        n_classes=len(kept_classes),
-        n_rows=len(kept_rows),
-        name=source.name,
-    )
-    return Source(
-        reader=reader,
-        n_classes=len(kept_classes),
-        class_names=None if names is None else tuple(names[index] for index in kept_classes),
-        logits=source.logits,
-        labels=np.searchsorted(kept_classes, source.labels[kept_rows]),
-        ids=None if source.ids is None else source.ids[kept_rows],
-        keys=None if source.keys is None else source.keys[kept_rows],
+    raise InputError(
+        f"Dask data must be an array or a bag of paths. Got {kind}; a frame's 'to_parquet' writes "
+        "a folder that evencover reads."
     )

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from evencover.arrays import Array, to_numpy
-from evencover.data.columns import USUAL, Contents, Keys, choose, integers_are_names
-from evencover.data.frames import frame_columns, unpacked
+from evencover.data.columns import USUAL, Contents, Keys
+from evencover.data.frames import unpacked
 from evencover.data.source import RawBlock, Reader, slices
 from evencover.errors import InputError, listed
 from evencover.randomness import row_ids
@@ -248,13 +248,13 @@ class DaskChunkReader(Reader):
         return (self.chunk.key,)
 
 
-def read_dask_array(array: Any, name: str = "the Dask array") -> ConcatenatedReader:
+def read_dask_array(array: Any) -> ConcatenatedReader:
     """Read the row chunks of an (N, K) array; count the rows first if lengths are unknown."""
     if np.isnan(array.shape).any():
         array = array.compute_chunk_sizes()
-    n_rows, n_classes = matrix_shape(array.shape, name)
+    n_rows, n_classes = matrix_shape(array.shape, "the Dask array")
     chunks, lengths = array.rechunk({1: -1}).to_delayed().ravel(), array.chunks[0]
-    about: Any = {"n_classes": n_classes, "name": name}
+    about: Any = {"n_classes": n_classes, "name": "the Dask array"}
     readers = tuple(
         DaskChunkReader(chunk=chunk, n_rows=int(length), first_row=int(start), **about)
         for chunk, start, length in zip(
@@ -262,29 +262,3 @@ def read_dask_array(array: Any, name: str = "the Dask array") -> ConcatenatedRea
         )
     )
     return ConcatenatedReader(readers=readers, n_rows=n_rows, **about)
-
-
-def open_dask_frame(frame: Any, keys: Keys) -> Contents:
-    """Read the numbers of a Dask frame chunk by chunk, and its labels and ids now."""
-    name, columns = "the Dask frame", frame_columns(frame._meta)
-    layout = choose(columns, keys, name)
-    if layout.is_list:
-        raise InputError(
-            "A Dask frame must have one column per class. "
-            f"Got lists in {columns[layout.numbers[0]].name!r}; write it to Parquet first."
-        )
-    names = list(frame.columns)
-
-    def column(place: int | None) -> Any:
-        return None if place is None else np.asarray(frame[names[place]].compute())
-
-    numbers = frame[[names[place] for place in layout.numbers]]
-    return Contents(
-        read_dask_array(numbers.to_dask_array(lengths=True), name),
-        layout.class_names,
-        labels=column(layout.label) if keys.read_labels else None,
-        ids=column(layout.ids),
-        integers_are_names=integers_are_names(layout.class_names),
-        columns=layout.columns,
-        shared=layout.shared_columns(columns, keys, column),
-    )

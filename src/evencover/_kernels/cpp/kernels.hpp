@@ -18,7 +18,6 @@ struct Rows {
     int64_t n_classes;
     Element element;
     bool logits;
-    double temperature;
     double tolerance;  // of the row's sum; larger for rows that were bfloat16
 };
 

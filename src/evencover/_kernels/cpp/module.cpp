@@ -172,7 +172,7 @@ class Scorer {
    public:
     Scorer(const std::string& instruction_set, uint64_t seed, std::optional<uint64_t> score_use,
            std::optional<uint64_t> exact_use, bool needs_order, double penalty, int64_t k_reg,
-           bool by_rank, bool logits, double temperature, std::array<double, 3> tolerances)
+           bool by_rank, bool logits, std::array<double, 3> tolerances)
         : kernels_(kernels_for(instruction_set)),
           score_{needs_order, penalty, k_reg, by_rank},
           draws_{seed,
@@ -183,7 +183,6 @@ class Scorer {
                  nullptr,
                  0},
           logits_(logits),
-          temperature_(temperature),
           tolerances_(tolerances) {}
 
     nb::object row_keys(const RowArray& array, const Ids& ids, uint64_t first) const {
@@ -363,7 +362,7 @@ class Scorer {
     Rows rows_of(const RowArray& array) const {
         const Element element = element_of(array.dtype());
         const Rows rows = {array.data(), array.stride(0), length(array),
-                           static_cast<int64_t>(array.shape(1)), element, logits_, temperature_,
+                           static_cast<int64_t>(array.shape(1)), element, logits_,
                            tolerances_[static_cast<size_t>(element)]};
         expect(rows.n_classes >= 1, "rows must have classes");
         expect(rows.n_rows == 0 || rows.n_classes == 1 || array.stride(1) == 1,
@@ -394,7 +393,6 @@ class Scorer {
     Score score_;
     Draws draws_;
     bool logits_;
-    double temperature_;
     std::array<double, 3> tolerances_;  // by element
 };
 
@@ -461,7 +459,7 @@ NB_MODULE(_native, m) {
              "starts"_a, "classes"_a, "values"_a, "n_classes"_a);
     nb::class_<Scorer>(m, "Scorer")
         .def(nb::init<const std::string&, uint64_t, std::optional<uint64_t>,
-                      std::optional<uint64_t>, bool, double, int64_t, bool, bool, double,
+                      std::optional<uint64_t>, bool, double, int64_t, bool, bool,
                       std::array<double, 3>>())
         .def("row_keys", &Scorer::row_keys, "rows"_a, "ids"_a.none(), "first"_a)
         .def("true_label_scores", &Scorer::true_label_scores, "rows"_a, "ids"_a.none(), "first"_a,

@@ -70,12 +70,10 @@ inline int64_t fixed_sum(const double* e, int64_t n, int shift) {
 
 // Return false if the largest logit is not finite; -inf is a masked class.
 template <class T>
-inline bool softmax_row(const T* logits, int64_t n, double temperature, double* p) {
+inline bool softmax_row(const T* logits, int64_t n, double* p) {
     const double top = largest_or_nan(logits, n);
     if (!std::isfinite(top)) return false;
-    for (int64_t j = 0; j < n; ++j) {
-        p[j] = exp_nonpositive((static_cast<double>(logits[j]) - top) / temperature);
-    }
+    for (int64_t j = 0; j < n; ++j) p[j] = exp_nonpositive(static_cast<double>(logits[j]) - top);
     const int shift = 62 - bit_length(n);
     const double sum = static_cast<double>(fixed_sum(p, n, shift)) / std::ldexp(1.0, shift);
     for (int64_t j = 0; j < n; ++j) p[j] = p[j] / sum;
@@ -186,7 +184,7 @@ class LogitSource {
     explicit LogitSource(const Rows& rows) : rows_(rows), stored_(rows), p_(rows.n_classes) {}
     const double* load(int64_t i) {
         row_ = stored_.load(i);
-        const bool good = softmax_row(row_, rows_.n_classes, rows_.temperature, p_.data());
+        const bool good = softmax_row(row_, rows_.n_classes, p_.data());
         return good ? p_.data() : nullptr;
     }
     const typename Stored::Value* stored() const { return row_; }
