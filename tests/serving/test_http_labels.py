@@ -13,11 +13,12 @@ from serving.service import BEARER, NAMES, TOKEN, K, body
 
 from evencover import CoverageMonitor, InputError, StandardPredictor, save
 from evencover.monitoring import MonitorState, database
-from evencover.serving import http
 from evencover.serving import service as service_module
 
 for library in ("starlette", "uvicorn", "prometheus_client", "httpx"):
     pytest.importorskip(library)
+from evencover.serving import http  # noqa: E402  (it needs the extra)
+
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
 
