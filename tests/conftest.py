@@ -24,7 +24,8 @@ settings.load_profile("deep" if IS_DEEP else "short")
 MARKED = ("browser", "cluster", "statistical")  # folders whose tests carry their name as a mark
 SHARING = ("tests/browser", "tests/cluster")  # what they start takes seconds: it is started once
 LONGEST = (
-    "cluster browser predictors kernels docs experiments cli statistical inference attacks report"
+    "test_sizes.py cluster browser predictors kernels docs experiments cli statistical inference "
+    "attacks report"
 )
 
 
@@ -38,7 +39,7 @@ def pytest_collection_modifyitems(items):
 
 
 def folder_of(item):
-    """The folder of a test below tests/, if it is one of ours."""
+    """The folder of a test below tests/, or its file if it is in none; "src" for doctests."""
     is_ours = item.path.is_relative_to(TESTS)
     return item.path.relative_to(TESTS).parts[0] if is_ours else "src"
 
