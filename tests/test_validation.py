@@ -373,10 +373,6 @@ def ways_to_name(values):
     return {
         "mapping": dict(zip(names, moved, strict=True)),
         "Series": pd.Series(moved, index=names),
-        "frame with an index": pd.DataFrame({"x": moved}, index=names),
-        "frame": pd.DataFrame({"n": moved, "class": names}),
-        "polars": pytest.importorskip("polars").DataFrame({"species": names, "n": moved}),
-        "Arrow": pytest.importorskip("pyarrow").table({"species": names, "n": moved}),
         "pairs": list(zip(names, moved, strict=True)),
     }
 

@@ -109,33 +109,19 @@ def test_arrays_and_streams_are_sent_block_by_block(fitted, table, parts, client
     assert fitted.predict_set(stream, executor=client) == expected
 
 
-def test_a_dask_array_is_read_where_its_chunks_are(fitted, table, client, tmp_path):
-    from dask import array
-
-    data = table.rows[:900], table.labels[:900]
-    lazy = array.from_array(data[0], chunks=(350, 41))
-    expected = fitted.predict_set(data[0])
-    for rows in (lazy, lazy.persist(), lazy[lazy.sum(axis=1) > 0]):  # the last hides its length
-        assert fitted.predict_set(rows, executor=client) == expected
-    assert fitted.predict_set(lazy) == expected
-    here, there = StandardPredictor().fit(*data), StandardPredictor()
-    there.fit(lazy.persist(), data[1], executor=client)
-    assert saved_bytes(there, tmp_path) == saved_bytes(here, tmp_path)
-
-
 def test_the_page_tells_the_same(fitted, parts, client):
     ids = [f"row {row}" for row in range(N_ROWS)]
     expected = report_content(fitted, parts, ids=ids)
     assert report_content(fitted, parts, ids=ids, executor=client) == expected
 
 
-def test_a_list_or_bag_of_paths_is_one_input(fitted, parts, client):
+def test_a_list_of_paths_is_one_input_and_a_dask_collection_none(fitted, parts, client):
     from dask import bag
 
-    expected = fitted.predict_set(parts)
     paths = sorted(map(str, parts.iterdir()))
-    assert fitted.predict_set(paths, executor=client) == expected
-    assert fitted.predict_set(bag.from_sequence(paths), executor=client) == expected
+    assert fitted.predict_set(paths, executor=client) == fitted.predict_set(parts)
+    with pytest.raises(InputError, match="to_zarr"):
+        fitted.predict_set(bag.from_sequence(paths), executor=client)
 
 
 @pytest.fixture

@@ -62,15 +62,8 @@ def test_labels_in_one_file_or_beside_each_part(tmp_path):
         (tmp_path / f"y-{number}.txt").write_text("\n".join(map(str, LABELS[start:stop])))
     assert_holds(as_source(folder, tmp_path / "y-*.txt"))
     assert column_from_file(tmp_path / "y-*.txt").tolist() == LABELS.tolist()
-    (tmp_path / "y-2.txt").write_text("1\n2\n")
-    with pytest.raises(InputError, match=r"2 labels in '.*y-2.txt' for 1 rows in '.*part-2.npy'"):
-        as_source(folder, tmp_path / "y-*.txt")
-    (tmp_path / "y-2.txt").write_text("1\n")
-    (tmp_path / "y-11.txt").write_text("1\n")
-    with pytest.raises(InputError, match="Got 4 files of labels for 3 files"):
-        as_source(folder, tmp_path / "y-*.txt")
     (tmp_path / "y-2.txt").unlink()
-    with pytest.raises(InputError, match=r"13 labels in '.*y-10.txt' for 1 rows in '.*part-2.npy'"):
+    with pytest.raises(InputError, match="one entry per row"):
         as_source(folder, tmp_path / "y-*.txt")
 
 

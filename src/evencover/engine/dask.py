@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
@@ -153,21 +152,11 @@ class DaskWorkers(Workers):
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Submit ``function(*arguments)``; futures among the arguments become their results."""
-        sent = (self._with_chunk(argument) for argument in arguments)
-        return self.executor.submit(_on_a_worker, function, *sent, pure=False)
+        return self.executor.submit(_on_a_worker, function, *arguments, pure=False)
 
     def submitter(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Send the function once, not with every item."""
         return partial(self.submit, operator.call, self.submit(_itself, function))
-
-    def _with_chunk(self, argument: Any) -> Any:
-        """Build a partition of a Dask array on the worker that has its chunk."""
-        reader: Any = getattr(argument, "reader", None)
-        if not hasattr(getattr(reader, "chunk", None), "compute"):
-            return argument
-        chunk = self.executor.compute(reader.chunk)
-        bare = replace(argument, reader=replace(reader, chunk=None))
-        return self.executor.submit(_with_rows, bare, chunk, pure=False)
 
     def n_under_way(self) -> int:
         """Return enough tasks for all workers, and for some that may join later."""
@@ -250,10 +239,6 @@ def _on_a_worker(function: Callable[..., Result], *arguments: Any) -> Result:
 
 def _itself(function: Item) -> Item:
     return function
-
-
-def _with_rows(part: Any, rows: Any) -> Any:
-    return replace(part, reader=replace(part.reader, chunk=rows))
 
 
 def _merge(merge: Callable[[Iterable[Result]], Result], *results: Result) -> Result:

@@ -175,10 +175,6 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
             if array_key is not None:
                 used[use] = array_key
         left_out = dict.fromkeys(arrays.keys() - {key, *used.values()}, "not a name that is known")
-        shared = dict[str, Array]()
-        for column in keys.shared & left_out.keys():
-            values = whole(arrays, column, size)
-            shared |= {column: values} if values is not None and values.shape == (n_rows,) else {}
         logits = names_logits(key, arrays)
     class_names = None
     if names is not None:
@@ -194,7 +190,7 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
         name=name,
     )
     columns = ColumnUses(used, left_out)
-    return Contents(reader, class_names, logits, labels, ids=ids, columns=columns, shared=shared)
+    return Contents(reader, class_names, logits, labels, ids=ids, columns=columns)
 
 
 @contextmanager

@@ -89,7 +89,6 @@ def _contents(listed: Listed, keys: Keys, name: str) -> Contents:
         ids=None if ids is None else to_numpy(columns[ids]),
         ids_are_index=ids == listed.index_column,
         columns=ColumnUses(used | ({} if ids is None else {"ids": ids})),
-        shared={key: to_numpy(columns[key]) for key in keys.shared & columns.keys() - {label}},
     )
 
 

@@ -39,7 +39,6 @@ from evencover.data.columns import (
     Contents,
     Keys,
     Kind,
-    by_rank,
     checked_names,
     choose,
     count_up,
@@ -119,13 +118,8 @@ class TableReader(Reader):
 
     def row_blocks(self) -> Iterator[RawBlock]:
         """Read the pieces as blocks."""
-        n_rows = 0
         with reading(self.table.location, self.identity):
             for rows in self._matrices():
-                if n_rows == 0 and _is_ranked(rows):
-                    numbers = f"{len(rows)} rows of {rows.shape[1]} decreasing numbers"
-                    raise by_rank(self.name, numbers)
-                n_rows += len(rows)
                 yield from slices(rows)
 
     def _matrices(self) -> Iterator[Array]:
@@ -174,16 +168,6 @@ class TableReader(Reader):
         return (*file_identity(self.table.location, self.identity), self.first_row)
 
 
-def _is_ranked(rows: Array) -> bool:
-    """Return whether every row decreases; one row does with probability 1 / K!."""
-    return (
-        rows.shape[1] > 2
-        and len(rows) > 4
-        and all(bool((part[:, 1:] <= part[:, :-1]).all()) for part in (rows[:5], rows))
-        and bool((rows[:, 0] > rows[:, -1]).any())
-    )
-
-
 def open_table(location: Location, kind: type[TableFile], keys: Keys = USUAL) -> Contents:
     """Open a table with a list column, or one column per class."""
     import_pyarrow()
@@ -205,9 +189,6 @@ def open_table(location: Location, kind: type[TableFile], keys: Keys = USUAL) ->
         has_labels = layout.label is not None and keys.read_labels
         labels = table.column(columns[layout.label].name) if has_labels else None  # type: ignore[index]
         ids = table.index_range if layout.ids is None else table.column(columns[layout.ids].name)
-        shared = layout.shared_columns(
-            columns, keys, lambda place: table.column(columns[place].name)
-        )
     if n_rows and n_classes < 2:
         raise InputError(f"{name} must have at least 2 classes. Got {n_classes}.")
     reader = TableReader(
@@ -230,7 +211,6 @@ def open_table(location: Location, kind: type[TableFile], keys: Keys = USUAL) ->
         layout.ids is None or layout.ids_are_index,
         integers_are_names=integers_are_names(layout.class_names),
         columns=layout.columns,
-        shared=shared,
     )
 
 
@@ -401,12 +381,6 @@ class CsvFile(TextFile):
                         kinds[place] = "other"
                 integers = {place for place, kind in enumerate(kinds) if kind == "integer"}
                 zeros = set(integers)
-                shared = set() if keys is None else keys.shared
-                cells |= {
-                    place: []
-                    for place, (name, kind) in enumerate(zip(names, kinds, strict=True))
-                    if name in shared and kind in ("text", "integer") and place not in kept
-                }
             n_rows += batch.num_rows
             for place in list(integers):
                 if not compute.all(compute.match_substring_regex(batch[place], _INTEGERS)).as_py():
@@ -583,7 +557,7 @@ class JsonLinesFile(TextFile):
                 sample = samples.setdefault(name, [])
                 if len(sample) < N_SAMPLED and value is not None:
                     sample.append(value)
-                if _is_kept(name, keys) or (keys is not None and name in keys.shared):
+                if _is_kept(name, keys):
                     known = cells.setdefault(name, [])
                     known += [None] * (n_rows - len(known))
                     known.append(value)
