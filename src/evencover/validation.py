@@ -14,7 +14,7 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError, listed
-from evencover.rounding import SUM_TOLERANCE, judge_sums, rounded_off, rounding_steps
+from evencover.rounding import judge_sums, rounded_off, rounding_steps
 from evencover.topk import TopK, is_sparse
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -326,27 +326,12 @@ def raise_bad_row(row: Array, index: int, *, logits: bool, place: str | None = N
             kind, cause = "NaN", ": a missing value; fill it in, or leave the row out."
         raise InputError(f"{rule} Got {kind} in {where}, class {column}{cause}")
     worst, total = int(values.argmin()), float(values.sum())
-    cause = _without_a_column(values) or _cause_of_sum(row, values)
+    cause = _cause_of_sum(row, values)
     if values[worst] < 0:
         raise InputError(f"{rule} Got {values[worst]:.6g} in {where}, class {worst}; {cause}")
     raise InputError(
         f"Every row of 'probabilities' must sum to 1. {'R' + where[1:]} sums to {total:.6g}, "
         f"which is off by {abs(total - 1):.3g}; {cause}"
-    )
-
-
-def _without_a_column(values: FloatArray) -> str | None:
-    """Name columns without which the row sums to 1: a label, an index, or the top probability."""
-    rest = values.sum() - values
-    fits = (np.abs(rest - 1) < SUM_TOLERANCE[4]) & (values != 0)
-    columns = np.flatnonzero(fits)
-    if not len(columns) or (np.delete(values, columns[0]) < 0).any():
-        return None
-    names, value = " or ".join(map(str, columns[:3])), values[columns[0]]
-    what = "that is a label or an index," if value == round(value) else "if that is"
-    return (
-        f"without column {names}, which is {value:.6g} there, it sums to 1: {what} not a "
-        "class, leave the column out."
     )
 
 
@@ -382,8 +367,6 @@ def _cause_of_sum(row: Array, values: FloatArray) -> str:
     if values.min() < 0 or values.max() > 1:
         return _LOGITS_HINT
     n_numbers = len(values) - n_zeros
-    if total == 0:
-        return "all its numbers are 0; leave the row out."
     if total < 1 and n_numbers <= MOST_TOP_CLASSES and n_zeros > n_numbers:
         return (
             f"it has {n_numbers} numbers and {n_zeros} zeros, so these are the top classes only; "

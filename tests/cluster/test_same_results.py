@@ -19,7 +19,7 @@ from evencover.experiments import Grid, run
 from evencover.predictors import make_predictor
 from evencover.report.content import report_content
 
-from .conftest import N_CLASSES, N_ROWS, use_small_blocks, write_parts
+from .conftest import N_CLASSES, N_ROWS, use_small_blocks
 
 NAMES = [f"class {index}" for index in range(N_CLASSES)]
 
@@ -81,16 +81,6 @@ def test_every_method_calibrates_on_a_cluster_as_here(method, client, parts, tmp
         assert saved_bytes(there, tmp_path) == saved_bytes(here, tmp_path)
         sets = there.predict_set(parts, executor=client)
         assert sets.to_lists() == here.predict_set(parts).to_lists()
-
-
-def test_no_partition_changes_a_byte(fitted, parts, table, client, tmp_path):
-    other = tmp_path / "other"
-    other.mkdir()
-    write_parts(other, table, [0, 1, 2, 1_600, N_ROWS])
-    again = clone(fitted).fit(other, class_names=NAMES, executor=client)
-    assert saved_bytes(again, tmp_path) == saved_bytes(fitted, tmp_path)
-    assert again.predict_set(other, executor=client) == fitted.predict_set(parts)
-    assert again.evaluate(other, executor=client).to_dict() == fitted.evaluate(parts).to_dict()
 
 
 def test_ids_travel_with_their_rows(fitted, parts, client):
@@ -179,11 +169,6 @@ def test_the_commands_run_on_a_cluster(where, client, parts, tmp_path, capsys, m
         assert "_plan.json" in parted
         outputs[name] = [capsys.readouterr().out, (folder / "m.safetensors").read_bytes(), parted]
     assert outputs["here"] == outputs["there"]
-
-
-def test_what_is_no_executor_is_refused(fitted, parts):
-    with pytest.raises(InputError, match="'executor'"):
-        fitted.predict_set(parts, executor=4)
 
 
 def test_the_study_gives_the_same_bytes_on_a_cluster(client, tmp_path, monkeypatch):

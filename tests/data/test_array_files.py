@@ -11,7 +11,6 @@ from depth import IS_DEEP
 from inputs import (
     FILES,
     LABELS,
-    LOGITS,
     NAMES,
     ROWS,
     K,
@@ -24,7 +23,6 @@ from inputs import (
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.data.formats.arrays import LazyArrays
 
 KINDS = ["safetensors", "h5", "chunked h5", "zarr 2", "zarr 3", "sharded zarr"]
 
@@ -43,14 +41,6 @@ def test_rows_labels_and_names(tmp_path, block_elements, kind, dtype):
     assert list(source.class_names) == NAMES
     assert source.logits is False
     assert_holds(source, rows)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_name_says_what_the_matrix_is(tmp_path, kind):
-    source = as_source(write_arrays(tmp_path, kind, logits=LOGITS))
-    assert source.logits is True
-    assert source.class_names is None
-    assert_holds(source, LOGITS, None)
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -156,18 +146,3 @@ def test_a_damaged_chunk_is_noticed(tmp_path, kind):
     chunk = next(p for p in (path / "probs").rglob("*") if p.is_file() and "z" not in p.name)
     chunk.write_bytes(chunk.read_bytes()[:4])
     assert_refused(path, "truncated")
-
-
-def test_a_store_without_its_description(tmp_path):
-    path = write_arrays(tmp_path, "zarr 3", probs=ROWS)
-    (path / "zarr.json").write_text("{")
-    assert_refused(path, "Cannot read")
-
-
-def test_an_array_that_cannot_be_read_is_there_all_the_same():
-    def damaged(key):
-        raise KeyError("incorrect checksum")  # as h5py has it
-
-    arrays = LazyArrays(["labels"], damaged)
-    assert "labels" in arrays
-    assert "ids" not in arrays

@@ -4,10 +4,9 @@ import re
 
 import numpy as np
 import pytest
-from inputs import LABELS, NAMES, ROWS, assert_holds, pa, write_arrays, write_table
+from inputs import LABELS, NAMES, pa, write_arrays, write_table
 
 from evencover import InputError
-from evencover.data import as_source
 from evencover.data.open import class_values_from_file, column_from_file
 
 
@@ -17,18 +16,6 @@ def test_a_column_of_numbers_as_text(tmp_path, text):
     column = column_from_file(tmp_path / "y.txt")
     assert column.dtype == np.int64
     assert column.tolist() == [2, 0, 1]
-
-
-def test_a_column_of_names_as_text(tmp_path):
-    (tmp_path / "y.txt").write_text("\n".join(np.array(NAMES)[LABELS]), encoding="utf-8")
-    np.save(tmp_path / "p.npy", ROWS)
-    source = as_source(tmp_path / "p.npy", tmp_path / "y.txt", class_names=NAMES)
-    assert_holds(source)
-
-
-def test_numbers_beyond_64_bits_are_text(tmp_path):
-    (tmp_path / "ids.txt").write_text("18446744073709551616\n2\n")
-    assert column_from_file(tmp_path / "ids.txt").tolist() == ["18446744073709551616", "2"]
 
 
 @pytest.mark.parametrize("name", ["y.npy", "y.npz", "y.txt"])

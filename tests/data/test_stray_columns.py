@@ -11,7 +11,6 @@ from inputs import LABELS, LOGITS, NAMES, ROWS, N, pa, read, write_table
 
 from evencover import EvencoverWarning, InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.data.columns import is_reserved
 
 pd = pytest.importorskip("pandas")
 DOUBLES = ROWS.astype(np.float64)
@@ -73,12 +72,6 @@ def test_a_reserved_name_is_never_a_class(tmp_path, name, values):
     for kind in KINDS:
         given = table(kind, tmp_path, {name: VALUES[values]}, rows=LOGITS.astype("f8"))
         assert as_source(given, read_labels=False).class_names == tuple(NAMES)
-
-
-def test_names_that_only_begin_like_reserved_ones_are_classes():
-    assert not any(
-        map(is_reserved, ("score_0", "pred_12", "key lime pie", "lossy", "timer", "p_3"))
-    )
 
 
 @IGNORED
@@ -178,12 +171,6 @@ def test_classes_may_be_called_y_and_id_if_they_are_named():
         assert list(as_source(frame).class_names) == ["no", "pl"]
 
 
-def test_a_class_that_is_never_probable_may_be_written_as_0(tmp_path):
-    lines = ["a,b,c", *["0.25,0.75,0"] * 9]
-    (tmp_path / "p.csv").write_text("\n".join(lines))
-    assert read(as_source(tmp_path / "p.csv"))[0].tolist() == [[0.25, 0.75, 0]] * 9
-
-
 # ---- names ---------------------------------------------------------------------------------------
 
 
@@ -260,10 +247,3 @@ def test_a_label_file_loses_a_heading_and_no_label(tmp_path, names):
     path.write_text("\n".join(labels))
     with pytest.raises(InputError, match=f"{N} labels for {N - 1} rows"):
         as_source(DOUBLES[1:], path, class_names=names)
-
-
-def test_the_hint_names_the_column_that_is_no_class():
-    rows = np.column_stack([np.full(N, 7.0), DOUBLES])
-    with pytest.raises(InputError, match="without column 0, which is 7 there, it sums to 1") as got:
-        StandardPredictor().fit(rows, LABELS)
-    assert "logits" not in str(got.value)

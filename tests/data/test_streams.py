@@ -9,7 +9,6 @@ from inputs import LABELS, ROWS, assert_holds, list_array, pa, read, write_table
 from evencover import InputError, PooledPredictor
 from evencover.data import as_source, load_simulated
 from evencover.data.fingerprint import Sampler
-from evencover.validation import label_indices
 
 
 def cut(*arrays, sizes=(1, 10, 0, 5, 7)):
@@ -67,15 +66,6 @@ def test_nested_lists_are_one_matrix():
 def test_streams_that_break_a_rule(blocks, labels, words):
     with pytest.raises(InputError, match=words):
         read(as_source(iter(blocks), labels))
-
-
-def test_errors_of_the_reader_are_not_hidden():
-    def stream():
-        yield ROWS
-        raise ConnectionError("gone")
-
-    with pytest.raises(ConnectionError, match="gone"):
-        read(as_source(stream()))
 
 
 def keys_of(source):
@@ -173,26 +163,3 @@ def test_prediction_does_not_read_labels(tmp_path, kind):
     with pytest.raises(InputError):
         as_source(path)
     assert model.predict_set(path).to_lists() == model.predict_set(FRAME).to_lists()
-
-
-@pytest.mark.parametrize("labels", [LABELS, np.array(["a", "b", "c", "d"])[LABELS]])
-def test_labels_are_converted_once(tmp_path, monkeypatch, labels):
-    calls = []
-
-    def counting(values, *arguments, **options):
-        calls.append(len(values))
-        return label_indices(values, *arguments, **options)
-
-    monkeypatch.setattr("evencover.data.source.label_indices", counting)
-    FRAME.assign(label=labels).to_csv(tmp_path / "p.csv", index=False)
-    np.savetxt(tmp_path / "y.csv", labels, "%s", header="label", comments="")
-    frames = [FRAME.assign(label=labels)[start : start + 9] for start in range(0, len(ROWS), 9)]
-    for given, expected in (
-        ((FRAME, labels), [len(ROWS)]),
-        ((tmp_path / "p.csv",), [len(ROWS)]),
-        ((FRAME, tmp_path / "y.csv"), [len(ROWS)]),
-        ((iter(frames),), [len(frame) for frame in frames]),
-    ):
-        calls.clear()
-        PooledPredictor().fit(*given)
-        assert calls == expected

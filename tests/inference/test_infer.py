@@ -14,7 +14,6 @@ from inference.samples import (
     write_list,
     write_model,
     write_pictures,
-    write_texts,
 )
 from PIL import Image
 
@@ -30,12 +29,6 @@ def sure(images):
 sure.class_names = pictures.class_names
 """
 # The logits of every second batch are nonnegative and sum to 1, as probabilities do.
-CHANGING = """
-def changing(texts, calls=[]):
-    calls.append(0)
-    return np.eye(4)[[len(text) % 4 for text in texts]] - (len(calls) % 2)
-changing.class_names = pictures.class_names
-"""
 
 
 @pytest.fixture
@@ -64,16 +57,6 @@ def test_logits_are_the_models_own(tmp_path, pictures, monkeypatch, function, ba
     assert table.column("id").to_pylist() == ids
     assert table.column("label").to_pylist() == np.repeat(range(4), 5).tolist()
     assert json.loads(table.schema.metadata[b"class_names"]) == NAMES
-
-
-def test_a_function_may_be_given_itself(tmp_path):
-    texts, _ = write_texts(tmp_path / "texts.csv", 9)
-
-    def lengths(batch):
-        return np.array([[len(text), text.count("a"), 0, 0] for text in batch])
-
-    infer(lengths, tmp_path / "texts.csv", tmp_path / "scores", class_names=NAMES)
-    np.testing.assert_array_equal(matrix(read(tmp_path / "scores")), lengths(texts))
 
 
 def test_only_missing_parts_are_made_again_with_the_same_bytes(tmp_path, pictures, monkeypatch):
@@ -144,15 +127,6 @@ def test_probabilities_are_stored_as_such(tmp_path, pictures):
     assert as_source(tmp_path / "scores").logits is False
     found = matrix(read(tmp_path / "scores"), "probs")
     np.testing.assert_allclose(found, expected_logits(model, "sure", opened(data, ids)), rtol=1e-5)
-
-
-def test_the_first_batch_decides_between_logits_and_probabilities(tmp_path):
-    model = write_model(tmp_path)
-    add_function(model, CHANGING)
-    write_texts(tmp_path / "texts.csv", 60)
-    done = infer(f"{model}:changing", tmp_path / "texts.csv", tmp_path / "scores", batch_size=20)
-    assert done.column == "logits"
-    assert as_source(tmp_path / "scores").logits is True
 
 
 @pytest.mark.parametrize(("batch_size", "max_rows"), [(3, 7), (64, 7), (64, 4096)])

@@ -16,7 +16,6 @@ from evencover.arrays import (
     arrow_kind,
     matrix_from_arrow,
     saved_index,
-    saved_range,
     to_numpy,
 )
 from evencover.data.columns import (
@@ -154,8 +153,6 @@ def _ids_of(frame: Any, layout: Layout) -> Array | None:
     """Return the column of ids, or the index of pandas."""
     if layout.ids is not None:
         return column_of(frame, layout.ids)
-    if _is_arrow(frame):
-        return saved_range(frame.schema, frame.num_rows)
     index = getattr(frame, "index", None)
     if index is None or getattr(index, "nlevels", 1) != 1:
         return None

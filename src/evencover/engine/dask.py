@@ -6,7 +6,6 @@ workers without this package.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import operator
 import threading
@@ -35,30 +34,15 @@ def import_distributed() -> Any:
 def connect(address: str) -> Any:
     """Connect to a scheduler; raise InputError if it does not answer in time."""
     distributed = import_distributed()
-    try:
-        _in_time(lambda: asyncio.run(_ask(address)), SCHEDULER_SECONDS + 1)
-        return distributed.Client(address, timeout=SCHEDULER_SECONDS, set_as_default=False)
+    settings = {"timeout": SCHEDULER_SECONDS, "set_as_default": False}
+    try:  # a client waits forever for a port that does not answer
+        return _in_time(lambda: distributed.Client(address, **settings), SCHEDULER_SECONDS + 2)
     except Exception as error:
-        remedy = "give its URL, such as tcp://host:8786, or 'local'"
-        if address.startswith("tls:"):
-            remedy = "name the certificates in dask's configuration (distributed.comm.tls)"
         raise InputError(
             f"No dask scheduler answers at {address!r} within {SCHEDULER_SECONDS} s "
-            f"({one_line(error)}); {remedy}."
+            f"({one_line(error)}); give its URL, such as tcp://host:8786, or 'local'. Certificates "
+            "for tls:// are part of dask's configuration (distributed.comm.tls)."
         ) from error
-
-
-async def _ask(address: str) -> None:
-    """Request a scheduler's identity; a client would wait forever."""
-    from distributed import Security, rpc
-
-    secrets = Security().get_connection_args("client")
-    async with asyncio.timeout(SCHEDULER_SECONDS):
-        scheduler = rpc(address, timeout=SCHEDULER_SECONDS, connection_args=secrets)
-        try:
-            await scheduler.identity()
-        finally:
-            await scheduler.close_rpc()
 
 
 def check_workers(client: Any) -> None:

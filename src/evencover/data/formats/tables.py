@@ -24,7 +24,6 @@ from evencover.arrays import (
     matrix_from_arrow,
     rows_of,
     saved_index,
-    saved_range,
     to_numpy,
 )
 from evencover.data.columns import (
@@ -42,7 +41,6 @@ from evencover.data.columns import (
     checked_names,
     choose,
     count_up,
-    index_ids,
     integers_are_names,
     is_index_name,
     is_reserved,
@@ -78,7 +76,6 @@ class TableFile(ABC):
     piece_rows: tuple[int, ...]  #: rows of each piece
     is_named: bool = True  #: whether the columns have names
     index: str | None = None  #: the column in which pandas stored the index
-    index_range: Array | None = None  #: the index that pandas stored as a range
     class_names: str | None = None  #: of a list column, as JSON
 
     @classmethod
@@ -188,7 +185,7 @@ def open_table(location: Location, kind: type[TableFile], keys: Keys = USUAL) ->
                 names = checked_names(stored, n_classes, f"{NAMES_KEY} in {name}")
         has_labels = layout.label is not None and keys.read_labels
         labels = table.column(columns[layout.label].name) if has_labels else None  # type: ignore[index]
-        ids = table.index_range if layout.ids is None else table.column(columns[layout.ids].name)
+        ids = None if layout.ids is None else table.column(columns[layout.ids].name)
     if n_rows and n_classes < 2:
         raise InputError(f"{name} must have at least 2 classes. Got {n_classes}.")
     reader = TableReader(
@@ -208,7 +205,7 @@ def open_table(location: Location, kind: type[TableFile], keys: Keys = USUAL) ->
         labels,
         isinstance(table, TextFile),
         ids,
-        layout.ids is None or layout.ids_are_index,
+        layout.ids_are_index,
         integers_are_names=integers_are_names(layout.class_names),
         columns=layout.columns,
     )
@@ -222,15 +219,7 @@ def table_columns(location: Location, kind: type[TableFile]) -> LazyArrays:
     """
     table = kind.open(location, None)
     stored = {SAVED_INDEX if name == table.index else name: name for name, _ in table.columns}
-    counted = None if table.index_range is None else index_ids(table.index_range)
-    stored |= {} if counted is None else {SAVED_INDEX: SAVED_INDEX}
-
-    def read(name: str) -> Array:
-        if name == SAVED_INDEX and counted is not None:
-            return counted
-        return table.column(stored[name])
-
-    return LazyArrays(stored, read)
+    return LazyArrays(stored, lambda name: table.column(stored[name]))
 
 
 # ---- Parquet and Arrow ---------------------------------------------------------------------------
@@ -244,13 +233,11 @@ def _validated(rows: Any) -> Any:
 
 def _of_schema(schema: Any, piece_rows: Iterable[int]) -> dict[str, Any]:
     """Return the fields of a `TableFile` that a schema and the rows of pieces decide."""
-    piece_rows = tuple(piece_rows)
     names = (schema.metadata or {}).get(NAMES_KEY.encode())
     return {
         "columns": tuple(Column(field.name, arrow_kind(field.type)) for field in schema),
-        "piece_rows": piece_rows,
+        "piece_rows": tuple(piece_rows),
         "index": saved_index(schema),
-        "index_range": saved_range(schema, sum(piece_rows)),
         "class_names": None if names is None else names.decode(),
     }
 
