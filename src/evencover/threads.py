@@ -114,17 +114,6 @@ class Workers:
         with translate_worker_errors():
             return [future.result() for future in futures]
 
-    def fold(
-        self,
-        function: Callable[[Any], Result],
-        items: Iterable[Any],
-        merge: Callable[[Iterable[Result]], Result],
-        finish: Callable[[Result], Any] | None = None,
-    ) -> Any:
-        """Merge the results of all items in order."""
-        result = merge(results_in_order(self, function, items))
-        return result if finish is None else finish(result)
-
 
 def results_in_order(
     workers: Workers, function: Callable[[Item], Result], items: Iterable[Item]

@@ -1,4 +1,4 @@
-"""Labels in another file or frame are matched to rows by id, by index, or by position."""
+"""Labels in another file or frame are matched to rows by id, or by position."""
 
 import json
 
@@ -76,18 +76,22 @@ def test_the_key_takes_precedence_over_usual_ids_and_seeds_random_numbers():
     assert by_path == by_ids
 
 
-def test_an_index_joins_a_series_unless_both_only_count():
-    order = np.random.default_rng(1).permutation(N)
+def test_an_index_is_no_id_and_one_in_another_order_is_an_error(tmp_path):
     names = pd.Series(np.array(NAMES)[LABELS])
-    for rows, labels in [
-        (rows_table(), names.iloc[order]),
-        (rows_table().set_index(PATHS), names.set_axis(PATHS).iloc[order]),
-        (rows_table(id=PATHS), names.set_axis(PATHS).iloc[order]),
-        (rows_table(), names),
-    ]:
-        assert as_source(rows, labels).labels.tolist() == LABELS.tolist()
-    moved = as_source(rows_table().iloc[order], names)
-    assert moved.labels.tolist() == LABELS[order].tolist()
+    left_over = names.set_axis(np.arange(N) * 3 + 1)  # of a split
+    for rows in (rows_table(), rows_table().set_index(PATHS), rows_table().set_index(left_over)):
+        source = as_source(rows, left_over)
+        assert (source.labels.tolist(), source.ids) == (LABELS.tolist(), None)
+    for index in (np.arange(N), PATHS, pd.date_range("2024-01-01", periods=N)):
+        rows, labels = rows_table().set_index(index), names.set_axis(index).iloc[OTHER_ORDER]
+        for given in (labels, labels.to_frame("label")):
+            with pytest.raises(InputError, match="another order"):
+                as_source(rows, given)
+        assert as_source(rows, labels.loc[index]).labels.tolist() == LABELS.tolist()
+    rows_table().set_index(PATHS).to_parquet(tmp_path / "p.parquet")
+    assert as_source(tmp_path / "p.parquet").ids is None
+    by_key = as_source(tmp_path / "p.parquet", ids_key="__index_level_0__")
+    assert by_key.ids.tolist() == PATHS.tolist()
 
 
 def test_a_table_without_ids_is_matched_by_position_with_a_warning(tmp_path):

@@ -116,7 +116,6 @@ def test_results_of_timm_with_the_best_classes_are_listed(name):
     whole = np.array(pq.read_table(FOLDER / "timm.parquet")["prob"].to_pylist())
     source = as_source(FOLDER / name, FOLDER / "timm_labels.txt")
     rows = np.concatenate([block.rows.to_dense() for block in source.blocks()])
-    assert source.ids is not None or name.endswith("csv")  # file names are the index of pandas
     third = np.sort(whole, axis=1)[:, -3:-2]
     np.testing.assert_allclose(rows, np.where(whole < third, 0, whole), rtol=1e-6)
     assert StandardPredictor(alpha=0.5).fit(source).n_classes_ == len(CLASSES)

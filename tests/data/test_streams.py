@@ -93,10 +93,6 @@ def test_blocks_keep_their_ids(block, block_elements):
     assert keys_of(as_source(iter(blocks), ids=given)) == given.tolist()
 
 
-def test_an_index_of_blocks_is_not_an_id():
-    assert keys_of(as_source(FRAME.set_index(IDS)[start : start + 5] for start in (0, 5))) is None
-
-
 @pytest.mark.parametrize(
     "blocks",
     [

@@ -192,32 +192,8 @@ class Contents:
     labels: Any = None
     labels_are_cells: bool = False  #: whether labels are cells of a file without types
     ids: Array | None = None
-    ids_are_index: bool = False  #: whether the ids are an index, which may only count the rows
-    index: Array | None = None  #: the index of a frame, to join labels by it
     integers_are_names: bool | None = False
     columns: ColumnUses = field(default_factory=ColumnUses)
-
-    @property
-    def own_ids(self) -> Array | None:
-        """The ids of a column, not of an index."""
-        return None if self.ids_are_index else self.ids
-
-    @property
-    def known_ids(self) -> Array | None:
-        """The ids; None for an index that only counts the rows, repeats, or is not an id."""
-        if self.ids is None or not self.ids_are_index:
-            return self.ids
-        return index_ids(self.ids)
-
-
-def index_ids(index: Array) -> Array | None:
-    """Return the values of an index as ids; None if they count, repeat, or are not ids."""
-    is_text = index.dtype.kind in "UO" and all(isinstance(value, str) for value in index.tolist())
-    if index.dtype.kind not in "iu" and not is_text:
-        return None
-    if not is_text and np.array_equal(index, np.arange(len(index))):
-        return None
-    return index if len(np.unique(index)) == len(index) else None
 
 
 Kind = Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]
@@ -237,10 +213,7 @@ class Column(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Indices of the columns by use; ``numbers`` is one list column, or one column per class.
-
-    A saved index counts as ids only if it is unique and not 0, 1, 2, ...
-    """
+    """Indices of the columns by use; ``numbers`` is one list column, or one column per class."""
 
     numbers: tuple[int, ...]
     is_list: bool
@@ -248,7 +221,6 @@ class Layout(NamedTuple):
     logits: bool | None
     label: int | None
     ids: int | None
-    ids_are_index: bool
     columns: ColumnUses
 
 
@@ -271,9 +243,8 @@ def choose(
     given_ids = found_key(names, keys.ids, (), owner, "ids_key")
     label = _label_column(columns) if named else None
     label = label if given_label is None else names.index(given_label)
-    ids = _id_column(columns, index) if named else None
+    ids = _id_column(columns) if named else None
     ids = ids if given_ids is None else names.index(given_ids)
-    ids_are_index = ids is not None and given_ids is None and names[ids] not in ID_KEYS
     others = [place for place in range(len(columns)) if place not in (label, ids)]
     list_column = _list_column(columns, others, keys, owner)
     class_names, logits, guessed = None, None, tuple[str, ...]()
@@ -319,9 +290,7 @@ def choose(
     used |= {} if label is None else {"labels": names[label]}
     used |= {} if ids is None else {"ids": names[ids]}
     uses = ColumnUses(used, reasons, guessed)
-    return Layout(
-        numbers, list_column is not None, class_names, logits, label, ids, ids_are_index, uses
-    )
+    return Layout(numbers, list_column is not None, class_names, logits, label, ids, uses)
 
 
 def is_index_name(name: str) -> bool:
@@ -406,12 +375,9 @@ def _label_column(columns: Sequence[Column]) -> int | None:
     return None
 
 
-def _id_column(columns: Sequence[Column], index: str | None) -> int | None:
+def _id_column(columns: Sequence[Column]) -> int | None:
     """Find the column of ids: integers or text."""
-    keys = [*ID_KEYS, index or SAVED_INDEX]
-    if "__index_level_1__" in [name for name, _ in columns]:  # a multi-level index
-        keys.pop()
-    for key in keys:
+    for key in ID_KEYS:
         for place, (name, kind) in enumerate(columns):
             if name == key and kind in ("integer", "text"):
                 return place

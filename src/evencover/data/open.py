@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -24,7 +23,6 @@ from evencover.data.columns import (
     Keys,
     as_class_names,
     column_from_text,
-    index_ids,
 )
 from evencover.data.formats.arrays import (
     ONLY_ARRAY,
@@ -63,7 +61,6 @@ from evencover.data.readers import (
     concatenated,
     frame_columns,
     in_memory,
-    index_of,
     is_frame,
     is_trainer_output,
     read_array,
@@ -174,9 +171,8 @@ class SeparateLabels(NamedTuple):
     """Labels that are stored apart from the rows."""
 
     values: Any  #: (M,) in any order if they have ids
-    ids: Array | None = None  #: (M,) their ids, or the index of a pandas object
+    ids: Array | None = None  #: (M,) their ids
     times: Array | None = None  #: (M,) when they were known, for `monitor`
-    is_index: bool = False  #: whether the ids are an index, which may only count the values
     row_name: Callable[[int], str] | None = None  #: describes a value in messages
     n_columns: int = 1  #: number of columns of their table
 
@@ -198,7 +194,7 @@ def labels_of_file(
 ) -> SeparateLabels:
     """Read labels, with ids and times if every file has them; `n_rows` are expected in all."""
     files = _files(path)
-    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
+    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS)
     n_rows = n_rows if len(files) == 1 else None
     parts = [_read(file, key or "labels", id_keys, n_rows) for file in files]
     starts = list(accumulate((len(part.values) for part in parts[:-1]), initial=0))
@@ -226,11 +222,6 @@ def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
                 found += _read(location, key).values.tolist()
                 continue
             class_name, value_name = _class_columns(list(columns), key, f"'{location}'")
-            if class_name and _is_number(value_name) and [*columns] != ["0", "1"]:
-                raise InputError(
-                    f"'{location}' must name its columns in the first line: class,{key}. "
-                    f"Got {class_name},{value_name}."
-                )
             classes = map(str, columns[class_name].tolist())
             values = _typed(columns[value_name], location).tolist()
             found += zip(classes, values, strict=True)
@@ -247,13 +238,6 @@ def _class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str
     if class_name is None or key not in names:
         raise InputError(f"{owner} must have the columns 'class' and {key!r}. Got {listed(names)}.")
     return class_name, key
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return float(Fraction(text)) >= 0
-    except (ValueError, ZeroDivisionError, OverflowError):
-        return False
 
 
 def _joined(columns: Sequence[Array]) -> Array:
@@ -310,8 +294,6 @@ def _read(
         id_values = None if ids is None else columns[ids]
         if id_values is not None and len(id_values) != len(values):
             raise InputError(f"'{location}' has {len(id_values)} ids for {len(values)} values.")
-        if id_values is not None and ids == SAVED_INDEX:
-            id_values = index_ids(id_values)
         times = columns.get("time")
         return SeparateLabels(_typed(values, location), id_values, times, n_columns=len(columns))
 
@@ -327,7 +309,7 @@ def _typed(values: Array, location: Location) -> Array:
 
 
 def _labels_of_frame(frame: Any, labels_key: str | None, ids_key: str | None) -> SeparateLabels:
-    """Read the labels of a frame, with ids from a column or a pandas index."""
+    """Read the labels of a frame, with ids if it has a column of them."""
     names = [column.name for column in frame_columns(frame)]
     ids = next((name for name in (ids_key or ID_KEYS[0], *ID_KEYS) if name in names), None)
     others = [name for name in names if name != ids]
@@ -340,8 +322,7 @@ def _labels_of_frame(frame: Any, labels_key: str | None, ids_key: str | None) ->
         )
     return SeparateLabels(
         column_of(frame, names.index(label)),
-        index_of(frame) if ids is None else column_of(frame, names.index(ids)),
-        is_index=ids is None,
+        None if ids is None else column_of(frame, names.index(ids)),
         n_columns=len(names),
     )
 
@@ -349,18 +330,17 @@ def _labels_of_frame(frame: Any, labels_key: str | None, ids_key: str | None) ->
 def _join_labels(source: Source, labels: SeparateLabels) -> Source:
     """Return the source with these labels, and warn of labels in doubt."""
     values, row_name = to_numpy(labels.values, "'labels'"), labels.row_name
-    ids = None if labels.ids is None else _ids_to_match(source, labels)
-    if ids is not None:
-        order = positions_by_id(ids, labels.ids)
+    has_ids = labels.ids is not None
+    if has_ids and source.ids is not None:
+        order = positions_by_id(source.ids, labels.ids)
         n_unused = len(values) - len(order)
         matching = Matching(len(order), True, n_unused, is_doubtful=n_unused > 0)
         values = values[order]
         if row_name is not None:
             row_name = partial(_name_of_label, row_name, order)
     else:
-        has_ids, without = labels.ids is not None and not _counts(labels), ""
-        if has_ids != (source.ids is not None):
-            without = source.reader.name if has_ids else "the labels"
+        without = source.reader.name if has_ids else "the labels"
+        without = without if has_ids or source.ids is not None else ""
         matching = Matching(values.size, without=without, is_doubtful=labels.n_columns > 1)
     if matching.is_doubtful:
         warn_caller(matching.sentence)
@@ -370,33 +350,6 @@ def _join_labels(source: Source, labels: SeparateLabels) -> Source:
 def _name_of_label(row_name: Callable[[int], str], order: IntArray, row: int) -> str:
     """Describe the label of a row by its place in the file of labels."""
     return row_name(int(order[row]))
-
-
-def _ids_to_match(source: Source, labels: SeparateLabels) -> Array | None:
-    """Return the ids or the index of the rows, whichever has the ids of the labels.
-
-    An index 0, 1, 2, ... matches only an index of the same numbers in another order.
-    """
-    assert labels.ids is not None
-    index_counts = _counts(SeparateLabels(None, source.index, is_index=True))
-    if _counts(labels):
-        candidates = [] if index_counts else [source.index]
-    else:
-        candidates = [source.ids, source.index]
-    known = [ids for ids in candidates if ids is not None]
-    label_keys = np.sort(row_ids(labels.ids, len(labels.ids)))
-    for ids in known:
-        if np.array_equal(np.sort(row_ids(ids, len(ids))), label_keys):
-            return ids
-    if not known or _counts(labels) or (source.ids is None and index_counts):
-        return None
-    return known[0]
-
-
-def _counts(labels: SeparateLabels) -> bool:
-    """Return whether the ids are an index that counts the values."""
-    ids = labels.ids
-    return labels.is_index and ids is not None and np.array_equal(ids, np.arange(len(ids)))
 
 
 def positions_by_id(ids: Any, label_ids: Any) -> IntArray:
@@ -459,9 +412,8 @@ def as_source(
         iterable of blocks of any of these, or of (block, labels) pairs; or a `Source`.
     labels
         (N,) class indices or class names, or the path of a file with them; replaces labels in the
-        input. Labels with ids (a Series with an index, a frame or file with a column of ids) are
-        joined to rows with ids; `ids_key` names such a column in both. Other labels are in row
-        order.
+        input. A frame or file of labels with a column of ids is joined to rows with ids; `ids_key`
+        names that column in both. Other labels are in row order, also those of a Series.
     ids
         (N,) ids in row order; replaces ids in the input.
     class_names
@@ -480,6 +432,8 @@ def as_source(
         The classes of a model. Columns with names are put into their order, and they name the
         classes of labels.
     """
+    if hasattr(labels, "iloc") and hasattr(probabilities, "iloc"):
+        _reject_other_index(probabilities.index, labels.index)
     labels = in_memory(labels) if is_frame(labels) else labels
     is_table = isinstance(labels, str | os.PathLike) or is_frame(labels)
     read_labels = read_labels and labels is None
@@ -520,10 +474,20 @@ def as_source(
     elif is_frame(labels):
         values = _labels_of_frame(labels, labels_key, ids_key)
     else:
-        values = SeparateLabels(labels, index_of(labels), is_index=True)
+        values = SeparateLabels(labels)
     if is_open:
         source = _with_classes_of(source, to_numpy(values.values))
     return _join_labels(source, values)
+
+
+def _reject_other_index(rows: Any, labels: Any) -> None:
+    """Raise if the index of the labels is that of the rows in another order."""
+    if not rows.equals(labels) and len(rows) and rows.symmetric_difference(labels).empty:
+        raise InputError(
+            "Labels must be in the order of the rows, because a pandas index does not match them. "
+            "Got the index of the rows in another order; pass labels.loc[rows.index], or add a "
+            "column 'id' to both."
+        )
 
 
 def _with_classes_of(source: Source, labels: Array) -> Source:
@@ -555,12 +519,10 @@ def _source_of(contents: Contents) -> Source:
         n_classes=n_classes,
         class_names=names,
         logits=contents.logits,
-        index=contents.index,
         columns=contents.columns,
         integers_are_names=contents.integers_are_names,
     )
-    ids = None if contents.ids is None else contents.known_ids
-    return source if ids is None else source.with_ids(ids)
+    return source if contents.ids is None else source.with_ids(contents.ids)
 
 
 def _open(probabilities: Any, keys: Keys) -> Contents:

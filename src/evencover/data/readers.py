@@ -149,25 +149,6 @@ def column_of(frame: Any, place: int) -> Array:
     return np.asarray(frame.iloc[:, place])
 
 
-def _ids_of(frame: Any, layout: Layout) -> Array | None:
-    """Return the column of ids, or the index of pandas."""
-    if layout.ids is not None:
-        return column_of(frame, layout.ids)
-    index = getattr(frame, "index", None)
-    if index is None or getattr(index, "nlevels", 1) != 1:
-        return None
-    return np.asarray(index)
-
-
-def index_of(values: Any) -> Array | None:
-    """Return the index (N,) of a pandas Series or frame as integers or text; None for others."""
-    index = getattr(values, "index", None)
-    if index is None or not hasattr(values, "iloc") or not hasattr(index, "tolist"):
-        return None
-    array = np.asarray(index)
-    return array if array.dtype.kind in "iu" else np.array([str(value) for value in index.tolist()])
-
-
 def unpacked(values: Any, keys: Keys = USUAL) -> Contents:
     """Unpack a frame, a dictionary, a Trainer's output, a pair of rows and labels, or rows."""
     if is_frame(values):
@@ -206,9 +187,7 @@ def _of_frame(frame: Any, keys: Keys) -> Contents:
         layout.class_names,
         layout.logits,
         column_of(frame, layout.label) if has_labels else None,  # type: ignore[arg-type]
-        ids=_ids_of(frame, layout),
-        ids_are_index=layout.ids is None or layout.ids_are_index,
-        index=index_of(frame),
+        ids=None if layout.ids is None else column_of(frame, layout.ids),
         integers_are_names=integers_are_names(layout.class_names),
         columns=layout.columns,
     )
@@ -277,15 +256,15 @@ class StreamReader(Reader):
         return labels
 
     def _ids_of(self, block: Contents, start: int) -> Array | None:
-        """Return the ids of a block, but not its index; all blocks must have some, or none."""
+        """Return the ids of a block; all blocks must have some, or none."""
         if self.ignores_ids:
             return None
-        if (block.own_ids is not None) != self.has_ids:
+        if (block.ids is not None) != self.has_ids:
             raise InputError(
                 f"All blocks must come with ids, or none. Got a change from row {start} on; put "
                 "the ids into a column 'id'."
             )
-        return block.own_ids
+        return block.ids
 
 
 def read_stream(blocks: Iterable[Any], keys: Keys = USUAL) -> Contents:
@@ -303,9 +282,9 @@ def read_stream(blocks: Iterable[Any], keys: Keys = USUAL) -> Contents:
         class_names=first.class_names,
         keys=keys,
         has_labels=keys.read_labels and first.labels is not None,
-        has_ids=first.own_ids is not None,
+        has_ids=first.ids is not None,
     )
-    return replace(first, rows=reader, labels=None, ids=None, index=None)
+    return replace(first, rows=reader, labels=None, ids=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,7 +328,7 @@ def concatenated(files: Sequence[Contents], name: str) -> Contents:
     labels = [file.labels for file in files if file.labels is not None]
     if len({array.dtype.kind in "iu" for array in labels}) > 1:
         raise InputError(f"The labels of all files of '{name}' must be names, or all numbers.")
-    ids = [file.known_ids for file in files]
+    ids = [file.ids for file in files]
     left_out = {column: why for file in files for column, why in file.columns.left_out.items()}
     guessed = tuple(dict.fromkeys(column for file in files for column in file.columns.guessed))
     return replace(
@@ -357,7 +336,6 @@ def concatenated(files: Sequence[Contents], name: str) -> Contents:
         rows=reader,
         labels=np.concatenate(labels) if labels else None,
         ids=None if any(array is None for array in ids) else np.concatenate(ids),  # type: ignore[arg-type]
-        ids_are_index=False,
         columns=first.columns._replace(left_out=left_out, guessed=guessed),
     )
 

@@ -183,7 +183,6 @@ class Source:
     matching: Matching | None = None  #: how separate labels were matched; None for stored ones
     ids: Array | None = None  #: (N,) the user's ids as they are written with sets
     keys: Array | None = None  #: (N,) the ids as 64-bit keys
-    index: Array | None = None  #: (N,) index of the rows' frame, to join labels with an index
     columns: ColumnUses = field(default_factory=ColumnUses)  #: the use of each column or array
     column_order: IntArray | None = None  #: (K,) columns of the reader in the order of the classes
     new_classes: IntArray | None = None  #: of top-k rows, the index of each class of the reader
@@ -483,7 +482,6 @@ class Source:
             labels=_part(self.labels, rows),
             ids=_part(self.ids, rows),
             keys=_part(self.keys, rows),
-            index=None,
             offset=self.offset + rows.start,
             watch=None,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import operator
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -73,25 +73,6 @@ def check_workers(client: Any) -> None:
     _checked.add(client)
 
 
-def wait_for(client: Any, futures: Sequence[Any]) -> None:
-    """Wait for tasks; raise if no worker is left."""
-    distributed = import_distributed()
-    was_empty = False
-    while True:
-        try:
-            with client.as_current():  # the client may not be this process's default
-                distributed.wait(futures, timeout=WORKER_SECONDS)
-            return
-        except TimeoutError:
-            is_empty = not client.nthreads()
-            if was_empty and is_empty:
-                raise InputError(
-                    "No worker is left to finish the work, and none has joined within "
-                    f"{WORKER_SECONDS} s; start some, then run the same command."
-                ) from None
-            was_empty = is_empty
-
-
 def _version() -> str:
     import evencover
 
@@ -117,8 +98,6 @@ def _in_time(function: Callable[[], Any], seconds: float) -> Any:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-FAN_IN = 16  # number of results merged by one task
 
 
 class DaskWorkers(Workers):
@@ -149,24 +128,7 @@ class DaskWorkers(Workers):
     def results(self, futures: Sequence[Any]) -> list[Any]:
         """Fetch the results of several futures together."""
         with translate_worker_errors():
-            wait_for(self.executor, list(futures))
             return list(self.executor.gather(list(futures)))
-
-    def fold(
-        self,
-        function: Callable[[Any], Result],
-        items: Iterable[Any],
-        merge: Callable[[Iterable[Result]], Result],
-        finish: Callable[[Result], Any] | None = None,
-    ) -> Any:
-        """Merge on the workers, hierarchically; only the value of `finish` is sent here."""
-        with translate_worker_errors():
-            futures = list(map(self.submitter(function), items))
-            while len(futures) > 1:
-                batches = (futures[i : i + FAN_IN] for i in range(0, len(futures), FAN_IN))
-                futures = [self.submit(_merge, merge, *batch) for batch in batches]
-            last = futures if finish is None else [self.submit(finish, futures[0])]
-            return self.results(last)[0]
 
 
 def local_cluster(n_workers: int) -> Any:
@@ -223,7 +185,3 @@ def _on_a_worker(function: Callable[..., Result], *arguments: Any) -> Result:
 
 def _itself(function: Item) -> Item:
     return function
-
-
-def _merge(merge: Callable[[Iterable[Result]], Result], *results: Result) -> Result:
-    return merge(results)

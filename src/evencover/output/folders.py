@@ -33,7 +33,7 @@ from evencover.output.writers import (
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import digest
 from evencover.taxonomy import Taxonomy
-from evencover.threads import map_on_threads, single_threaded
+from evencover.threads import map_on_threads, results_in_order, single_threaded
 
 FORMAT = 1
 PLAN = "_plan.json"
@@ -185,7 +185,7 @@ def predict_to_folder(
     with plan.writing(force=force) as missing:
         todo = [part for part, file in zip(partitions, files, strict=True) if file in missing]
         if executor is not None and todo:
-            as_workers(executor).fold(write.alone, todo, sum)  # type: ignore[misc]
+            sum(results_in_order(as_workers(executor), write.alone, todo))
         else:  # one file after the other, each on all threads
             for partition in todo:
                 write(partition)

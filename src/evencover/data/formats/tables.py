@@ -205,7 +205,6 @@ def open_table(location: Location, kind: type[TableFile], keys: Keys = USUAL) ->
         labels,
         isinstance(table, TextFile),
         ids,
-        layout.ids_are_index,
         integers_are_names=integers_are_names(layout.class_names),
         columns=layout.columns,
     )
