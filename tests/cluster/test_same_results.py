@@ -117,14 +117,14 @@ def test_a_list_of_paths_is_one_input_and_a_dask_collection_none(fitted, parts, 
 @pytest.fixture
 def received(monkeypatch):
     """Bytes of every result that comes back to this process."""
-    sizes, results = [], DaskWorkers.results
+    sizes, fetch = [], DaskWorkers.result
 
-    def weighed(workers, futures):
-        found = results(workers, futures)
-        sizes.extend(len(pickle.dumps(result)) for result in found)
-        return found
+    def weighed(workers, future):
+        result = fetch(workers, future)
+        sizes.append(len(pickle.dumps(result)))
+        return result
 
-    monkeypatch.setattr(DaskWorkers, "results", weighed)
+    monkeypatch.setattr(DaskWorkers, "result", weighed)
     return sizes
 
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 import logging
 import operator
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import evencover
 from evencover.errors import FileError, InputError, import_extra, one_line
-from evencover.threads import Workers, n_threads, translate_worker_errors
+from evencover.threads import Workers, n_threads
 
 SCHEDULER_SECONDS = 10  # timeout of the scheduler
 WORKER_SECONDS = 30  # timeout of the first worker, and of all workers' versions
@@ -107,8 +107,6 @@ class DaskWorkers(Workers):
     are not repeated.
     """
 
-    n_at_once: ClassVar[int] = 4  # each request takes milliseconds in this process
-
     def __init__(self, executor: Any) -> None:
         super().__init__(executor)
         check_workers(executor)
@@ -124,11 +122,6 @@ class DaskWorkers(Workers):
     def n_under_way(self) -> int:
         """Return enough tasks for all workers, and for some that may join later."""
         return 4 * max(1, sum(self.executor.nthreads().values()))
-
-    def results(self, futures: Sequence[Any]) -> list[Any]:
-        """Fetch the results of several futures together."""
-        with translate_worker_errors():
-            return list(self.executor.gather(list(futures)))
 
 
 def local_cluster(n_workers: int) -> Any:
