@@ -14,7 +14,6 @@ from inputs import (
     NAMES,
     ROWS,
     K,
-    N,
     assert_holds,
     assert_refused,
     write_arrays,
@@ -118,14 +117,6 @@ def test_rows_of_bfloat16_may_be_off_by_its_rounding(tmp_path, quietly):
 )
 def test_files_that_break_a_rule(tmp_path, kind, arrays, words):
     assert_refused(write_arrays(tmp_path, kind, **arrays), words)
-
-
-def test_safetensors_of_a_type_that_holds_no_probabilities(tmp_path):
-    about = {"dtype": "F8_E4M3", "shape": [N, K], "data_offsets": [0, N * K]}
-    header = json.dumps({"probs": about}).encode()
-    path = tmp_path / "p.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(N * K))
-    assert_refused(path, "'probs' .* F8_E4M3")
 
 
 @pytest.mark.parametrize("kind", sorted({*FILES, "chunked h5"} - {"csv", "zarr 3"}))

@@ -1,7 +1,5 @@
 """Labels and ids may come from files of their own."""
 
-import re
-
 import numpy as np
 import pytest
 from inputs import LABELS, NAMES, pa, write_arrays, write_table
@@ -16,25 +14,6 @@ def test_a_column_of_numbers_as_text(tmp_path, text):
     column = column_from_file(tmp_path / "y.txt")
     assert column.dtype == np.int64
     assert column.tolist() == [2, 0, 1]
-
-
-@pytest.mark.parametrize("name", ["y.npy", "y.npz", "y.txt"])
-def test_broken_columns_are_refused_by_name(tmp_path, name):
-    with pytest.raises(InputError, match=f"{re.escape(name)}.*no such file"):
-        column_from_file(tmp_path / name)
-    (tmp_path / name).write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=f"Cannot read .*{re.escape(name)}"):
-        column_from_file(tmp_path / name)
-
-
-def test_pickled_columns_are_refused(tmp_path):
-    np.save(tmp_path / "y.npy", LABELS.astype(object))
-    np.savez(tmp_path / "y.npz", labels=LABELS.astype(object))
-    for name in ("y.npy", "y.npz"):
-        with pytest.raises(InputError, match=f"{re.escape(name)}' must .* pickled Python objects"):
-            column_from_file(tmp_path / name)
-    with pytest.raises(InputError, match="'ids'"):
-        column_from_file(tmp_path / "y.npz", "ids")
 
 
 @pytest.mark.parametrize("labels", [LABELS, np.array(NAMES)[LABELS]])

@@ -91,19 +91,6 @@ def test_files_that_are_something_else(tmp_path, ending, content):
     assert_refused(path, "does not match its extension")
 
 
-def test_files_with_the_wrong_ending(tmp_path):
-    np.savez(tmp_path / "p.npz", probs=ROWS)
-    np.save(tmp_path / "p.npy", ROWS)
-    zipped, plain = (tmp_path / "p.npz").read_bytes(), (tmp_path / "p.npy").read_bytes()
-    for name, content in {"a.npy": zipped, "a.npz": plain, "a.parquet": plain}.items():
-        (tmp_path / name).write_bytes(content)
-        assert_refused(tmp_path / name, "does not match its extension")
-    (tmp_path / "p.txt").write_bytes(plain)
-    assert_refused(tmp_path / "p.txt", r"must be one of \.npy, \.npz.*Got '\.txt'")
-    (tmp_path / "p").write_bytes(plain)
-    assert_refused(tmp_path / "p", "Got 'none'")
-
-
 def test_files_that_are_not_there(tmp_path):
     assert_refused(tmp_path / "absent.npy", "no such file")
     (tmp_path / "folder.npy").mkdir()

@@ -113,13 +113,6 @@ def test_a_key_that_is_there_twice_is_named(tmp_path, twice):
         as_source(path)
 
 
-def test_ids_of_json_lines_may_be_numbers_and_text(tmp_path):
-    ids = [7, "7b", "a", "a\0", *range(N - 4)]
-    records = [{"id": i, "probs": row} for i, row in zip(ids, ROWS.tolist(), strict=True)]
-    source = as_source(write_lines(tmp_path / "p.jsonl", records))
-    assert list(source.ids) == list(map(str, ids))
-
-
 def test_json_that_is_broken(tmp_path):
     (tmp_path / "p.jsonl").write_text('{"probs": [0.5, 0.5]}\n{"probs"')
     with pytest.raises(InputError, match=r"Cannot read '.*p\.jsonl'"):

@@ -95,16 +95,6 @@ def test_integer_labels_need_columns_without_a_guess(tmp_path, kind, name, value
     assert source.labels.tolist() == LABELS.tolist()
 
 
-@IGNORED
-def test_a_class_without_a_name_is_noticed(tmp_path):
-    lines = [",".join(f"{number:.4f}" for number in row) for row in LOGITS]
-    (tmp_path / "p.csv").write_text("\n".join(["ant,,bee,emu", *lines]))
-    with pytest.raises(InputError, match="--probabilities-key"):
-        as_source(tmp_path / "p.csv", LABELS)
-    (tmp_path / "p.csv").write_text("\n".join(f"{line}," for line in ["ant,bee,cat,emu", *lines]))
-    assert as_source(tmp_path / "p.csv", LABELS).n_classes == 4  # a comma ends every line
-
-
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_other_columns_names_and_orders_give_the_same_sets_or_an_error(tmp_path_factory, data):
@@ -162,13 +152,6 @@ def test_a_pattern_names_the_classes():
     with pytest.warns(EvencoverWarning, match="'loss' .not asked for., 'n'"):
         source = as_source(frame, probabilities_key="p_*")
     assert list(source.class_names) == list(columns)
-
-
-def test_classes_may_be_called_y_and_id_if_they_are_named():
-    frame = pd.DataFrame(DOUBLES, columns=["y", "id", "no", "pl"])
-    assert list(as_source(frame, probabilities_key="*").class_names) == ["y", "id", "no", "pl"]
-    with pytest.warns(EvencoverWarning, match="'y' .a reserved name., 'id' .a reserved name"):
-        assert list(as_source(frame).class_names) == ["no", "pl"]
 
 
 # ---- names ---------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from inference.samples import (
     expected_logits,
     matrix,
     read,
-    write_list,
     write_model,
     write_pictures,
 )
@@ -99,20 +98,6 @@ def test_unreadable_images_are_left_out_listed_and_counted(tmp_path, pictures, m
     assert content(to) == before
 
 
-@pytest.mark.parametrize("batch_size", [2, 5, 7])
-def test_a_first_batch_and_part_without_any_readable_image(
-    tmp_path, pictures, batch_size, monkeypatch
-):
-    data, ids, model = pictures
-    for number in range(5):
-        (data / f"blue/00{number}.png").write_bytes(b"")
-    monkeypatch.setattr(run_module, "MAX_ROWS", 5)
-    infer(f"{model}:pictures", data, tmp_path / "scores", batch_size=batch_size)
-    assert read(tmp_path / "scores").column("id").to_pylist() == ids[5:]
-    source = as_source(tmp_path / "scores")
-    assert (source.n_rows, source.n_classes) == (15, 4)
-
-
 def test_a_flat_folder_has_no_labels(tmp_path, pictures):
     data, _, model = pictures
     assert infer(f"{model}:pictures", data / "red", tmp_path / "scores").accuracy is None
@@ -163,15 +148,6 @@ def test_images_are_turned_upright(tmp_path):
 
     infer(remember, tmp_path / "data", tmp_path / "scores", class_names=NAMES)
     np.testing.assert_array_equal(shapes[0], np.asarray(upright))
-
-
-def test_an_image_named_in_a_table_is_part_of_the_input(tmp_path, pictures):
-    data, ids, model = pictures
-    write_list(tmp_path / "list.csv", ids, "data/")
-    infer(f"{model}:pictures", tmp_path / "list.csv", tmp_path / "scores")
-    (data / ids[3]).write_bytes((data / ids[-1]).read_bytes())
-    with pytest.raises(InputError, match="another input"):
-        infer(f"{model}:pictures", tmp_path / "list.csv", tmp_path / "scores")
 
 
 def test_a_function_may_state_what_its_weights_are(tmp_path, pictures, monkeypatch):

@@ -163,12 +163,6 @@ def test_the_code_of_a_model_is_not_run(tmp_path):
     assert "contains code" in refused(Result(done.returncode, done.stdout, done.stderr))
 
 
-def test_the_message_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(InputError, match=r"transformers.*pip install 'evencover\[torch\]'"):
-        infer(tmp_path, tmp_path, tmp_path / "s")
-
-
 def pixels_of(folder, ids, side):
     """What both examples give the model: ImageNet's normalization, (n, 3, side, side)."""
     images = [Image.open(folder / image).convert("RGB").resize((side, side)) for image in ids]

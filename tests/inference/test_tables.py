@@ -96,15 +96,6 @@ def test_name_and_content_of_a_column_tell_images_from_texts(tmp_path, column, c
     assert open_inputs(tmp_path / "t.csv", input_key=column).kind == kind
 
 
-def test_identity_follows_the_content(tmp_path):
-    write_texts(tmp_path / "t.csv", 9)
-    one = open_inputs(tmp_path / "t.csv")
-    assert open_inputs(tmp_path / "t.csv").identity == one.identity
-    assert open_inputs(tmp_path / "t.csv", input_key="label").identity != one.identity
-    write_texts(tmp_path / "t.csv", 9, seed=1)
-    assert open_inputs(tmp_path / "t.csv").identity != one.identity
-
-
 def test_numbers_and_names_as_ids_are_all_text(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"id": 1, "text": "a"}\n{"id": "b", "text": "c"}\n')
     infer(f"{write_model(tmp_path)}:texts", tmp_path / "t.jsonl", tmp_path / "s")
