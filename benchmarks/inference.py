@@ -33,7 +33,7 @@ from benchmarks.harness import (
     write_results,
 )
 from evencover.inference import infer
-from evencover.inference.models import Model, open_model
+from evencover.inference.run import Model, open_model
 
 LEAST_SHARE = 0.9  # of the plain loop's rate
 MOST_GROWTH = 1.25  # of peak memory over that of the imports, from few inputs to many

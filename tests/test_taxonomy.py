@@ -168,11 +168,9 @@ def test_groups_of_classes_go_by_name():
     pandas = pytest.importorskip("pandas")
     names = ["ant", "bee", "owl"]
     parents = {"owl": "birds", "bee": "insects", "ant": "insects"}
-    frame = pandas.DataFrame({"class": list(parents), "group": list(parents.values())})
     expected = repr(Taxonomy.read(parents, names))
     for groups in (
         pandas.Series(parents),
-        frame,
         list(parents.items()),
         ["insects", "insects", "birds"],
     ):

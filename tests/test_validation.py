@@ -9,7 +9,6 @@ import pytest
 from evencover import (
     APS,
     PAS,
-    RAPS,
     ClasswisePredictor,
     EvencoverWarning,
     FuzzyPredictor,
@@ -19,9 +18,7 @@ from evencover import (
     MacroPredictor,
     PooledPredictor,
     RC3PPredictor,
-    Softmax,
     StandardPredictor,
-    compare,
     load,
     save,
 )
@@ -65,30 +62,10 @@ def test_alpha_is_a_number_between_0_and_1(method, alpha):
         make_predictor(method, alpha=alpha).fit(GOOD, LABELS)
 
 
-@pytest.mark.parametrize("seed", [np.int64(7), np.int32(7), np.uint64(7), np.uint8(7)])
-def test_a_numpy_seed_is_its_number(seed):
-    found, expected = (
-        StandardPredictor(alpha=0.5, score="aps", random_state=each).fit(GOOD, LABELS)
-        for each in (seed, 7)
-    )
-    assert found.thresholds_.tolist() == expected.thresholds_.tolist()
-    assert found.predict_set(GOOD) == expected.predict_set(GOOD)
-
-
 @pytest.mark.parametrize(("method", "name", "value"), BAD_PARAMETERS)
 def test_parameters_are_checked_by_fit(method, name, value):
     with refused("Unknown score" if name == "score" else f"'{name}'"):
         make_predictor(method, **{name: value}).fit(GOOD, LABELS)
-
-
-def test_scores_check_their_own_parameters():
-    for name, value in (("penalty", -1), ("k_reg", 1.5), ("randomize", "no")):
-        with refused(f"'{name}'"):
-            RAPS(**{name: value})
-    with refused("penalty"):
-        make_score({"name": "softmax", "penalty": 1})
-    with refused("'random_state'"):
-        APS().matrix(GOOD, random_state=-1)
 
 
 def test_unknown_names_suggest_known_ones():
@@ -131,28 +108,6 @@ def test_rows_are_probabilities(score, rows, found):
             call()
 
 
-def test_the_bad_row_is_counted_from_the_first_of_the_input(monkeypatch):
-    monkeypatch.setattr("evencover.data.source.BLOCK_ELEMENTS", 3)
-    with refused("NaN in row 3"):
-        StandardPredictor().fit(changed(3, 0, np.nan), LABELS)
-    with refused("NaN in row 3"):
-        StandardPredictor().fit(iter([GOOD[:2], changed(3, 0, np.nan)[2:]]), LABELS)
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_rounding_of_the_stored_type_is_no_error(simulate, dtype):
-    rows, labels = simulate(400, 800, dtype=dtype)
-    assert Softmax().true_label(rows, labels).shape == (400,)
-
-
-@pytest.mark.parametrize(
-    "logits", [changed(1, 0, np.nan), changed(1, 0, np.inf), np.full((4, 3), -np.inf)]
-)
-def test_logits_are_finite(logits):
-    with refused("'logits'"):
-        StandardPredictor(from_logits=True).fit(logits, LABELS)
-
-
 @pytest.mark.parametrize(
     ("rows", "found"),
     [
@@ -170,15 +125,6 @@ def test_logits_are_finite(logits):
 def test_wrong_shapes(rows, found):
     with refused(found):
         StandardPredictor().fit(rows, LABELS)
-
-
-def test_nothing_to_predict(simulate):
-    fitted = StandardPredictor().fit(GOOD, LABELS)
-    assert len(fitted.predict_set(np.empty((0, 3)))) == 0
-    with refused("at least one row"):
-        StandardPredictor().fit(np.empty((0, 3)), [])
-    with refused("at least one calibration row"):
-        StandardPredictor().fit_scores([], np.array([], dtype=int), 3)
 
 
 @pytest.mark.parametrize(
@@ -251,13 +197,6 @@ def test_ids_that_end_in_a_zero_character_are_ids_of_their_own(simulate):
     assert sets.sizes[:20].tolist() != sets.sizes[20:].tolist()
     alone = [fitted.predict_set(one[:1], ids=[each]).sizes[0] for each in ids]
     assert sets.sizes.tolist() == alone
-
-
-def test_class_names_are_one_per_class():
-    with refused("'class_names'"):
-        StandardPredictor().fit(GOOD, LABELS, class_names=["a", "b"])
-    with refused("'z'"):
-        StandardPredictor().fit(GOOD, ["z"] * 4, class_names=["a", "b", "c"])
 
 
 @pytest.mark.parametrize("method", method_names())
@@ -357,11 +296,6 @@ def test_any_kind_of_array_gives_the_same_sets(simulate, quietly, method, kind):
     assert scores.tolist() == APS().true_label(p, y).tolist()
 
 
-def test_whole_numbers_are_probabilities_of_sure_models():
-    one_hot = np.eye(3, dtype=int)[LABELS]
-    assert StandardPredictor(alpha=0.5).fit(one_hot, LABELS).thresholds_.tolist() == [0, 0, 0]
-
-
 CLASSES = ["oak", "elm", "ash", "fir", "yew"]
 COUNTS = [50, 50, 3, 8, 3]
 
@@ -373,10 +307,6 @@ def ways_to_name(values):
     return {
         "mapping": dict(zip(names, moved, strict=True)),
         "Series": pd.Series(moved, index=names),
-        "frame with an index": pd.DataFrame({"x": moved}, index=names),
-        "frame": pd.DataFrame({"n": moved, "class": names}),
-        "polars": pytest.importorskip("polars").DataFrame({"species": names, "n": moved}),
-        "Arrow": pytest.importorskip("pyarrow").table({"species": names, "n": moved}),
         "pairs": list(zip(names, moved, strict=True)),
     }
 
@@ -457,18 +387,3 @@ def test_class_names_may_be_given_by_index(simulate):
         )
     with refused("'class_names'", "1 of them", "4"):
         StandardPredictor().fit(rows, labels, class_names={0: "a", 1: "b", 2: "c", 3: "d"})
-
-
-def test_compare_aligns_values_by_class(simulate):
-    rows, labels = simulate(400, 5)
-    source = [pd.DataFrame(rows, columns=CLASSES), labels]
-    methods = [StandardPredictor(), GroupedPredictor(groups=["a", "b", "a", "b", "b"])]
-    expected = compare(rows, labels, methods=methods, scores=[PAS(COUNTS)], n_splits=2)
-    groups = pd.Series({"yew": "b", "oak": "a", "fir": "b", "ash": "a", "elm": "b"})
-    found = compare(
-        *source,
-        methods=[StandardPredictor(), GroupedPredictor(groups=groups)],
-        scores=[PAS(ways_to_name(COUNTS)["Series"])],
-        n_splits=2,
-    )
-    assert found.rows() == expected.rows()

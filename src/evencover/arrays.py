@@ -72,25 +72,10 @@ def rows_of(columns: list[Array]) -> Array:
 
 def saved_index(schema: Any) -> str | None:
     """Return the name of the column in which pandas stored a one-level index, if any."""
-    index = _index(schema)
-    return index if isinstance(index, str) else None
-
-
-def saved_range(schema: Any, n_rows: int | None) -> Array | None:
-    """Return the index that pandas stored as a range, if its length equals the number of rows."""
-    # The stored length is untrusted: it could exhaust memory.
-    index = _index(schema)
-    if not isinstance(index, dict) or index.get("kind") != "range":
-        return None
-    values = range(int(index["start"]), int(index["stop"]), int(index["step"]))
-    return np.array(values) if len(values) == n_rows else None
-
-
-def _index(schema: Any) -> Any:
-    """Return the metadata of a pandas index with one level: a column, or a range."""
     about = schema.pandas_metadata
     columns = about.get("index_columns") if isinstance(about, dict) else None
-    return columns[0] if isinstance(columns, list) and len(columns) == 1 else None
+    index = columns[0] if isinstance(columns, list) and len(columns) == 1 else None
+    return index if isinstance(index, str) else None
 
 
 def is_list(kind: Any) -> bool:

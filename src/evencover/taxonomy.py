@@ -107,7 +107,7 @@ class Taxonomy:
     def read(cls, taxonomy: Any, class_names: Sequence[str] | None) -> Taxonomy:
         """Make a taxonomy from a path, chains, parents by child, a group per class, or itself.
 
-        Parents by child are a mapping, a Series or a two-column frame; groups are a vector (K,).
+        Parents by child are a mapping, a Series or pairs; groups are a vector (K,).
         """
         if isinstance(taxonomy, cls):
             if class_names is not None and list(map(str, class_names)) != taxonomy.class_names:

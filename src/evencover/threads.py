@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from evencover.errors import InputError, one_line
 
@@ -63,27 +64,24 @@ def map_on_threads(
         return
     with ThreadPoolExecutor(threads) as pool:
         submit = partial(pool.submit, one)  # type: ignore[call-arg]
-        yield from map_ordered(submit, partial(map, Future.result), items, ahead * threads)
+        yield from map_ordered(submit, Future.result, items, ahead * threads)
 
 
 def map_ordered(
     submit: Callable[[Item], Any],
-    fetch: Callable[[Sequence[Any]], Iterable[Result]],
+    fetch: Callable[[Any], Result],
     items: Iterable[Item],
     max_under_way: int,
-    n_at_once: int = 1,
 ) -> Iterator[Result]:
-    """Yield the results of futures in the order of the items, fetching `n_at_once` together."""
-    pending: list[Any] = []
+    """Yield the results of futures in the order of the items."""
+    pending: deque[Any] = deque()
     try:
         for item in items:
             pending.append(submit(item))
             if len(pending) >= max_under_way:
-                first, pending = pending[:n_at_once], pending[n_at_once:]
-                yield from fetch(first)
+                yield fetch(pending.popleft())
         while pending:
-            first, pending = pending[:n_at_once], pending[n_at_once:]
-            yield from fetch(first)
+            yield fetch(pending.popleft())
     finally:  # after an error, do not start work without a consumer
         for future in pending:
             future.cancel()
@@ -91,8 +89,6 @@ def map_ordered(
 
 class Workers:
     """Workers of a `concurrent.futures.Executor`; every result returns to this process."""
-
-    n_at_once: ClassVar[int] = 1  # number of results requested together
 
     def __init__(self, executor: Any) -> None:
         self.executor = executor
@@ -109,21 +105,9 @@ class Workers:
         """Return the number of tasks that keeps every worker busy."""
         return 2 * int(getattr(self.executor, "_max_workers", None) or 8)
 
-    def results(self, futures: Sequence[Any]) -> list[Any]:
-        """Return the results of several futures."""
-        with translate_worker_errors():
-            return [future.result() for future in futures]
-
-    def fold(
-        self,
-        function: Callable[[Any], Result],
-        items: Iterable[Any],
-        merge: Callable[[Iterable[Result]], Result],
-        finish: Callable[[Result], Any] | None = None,
-    ) -> Any:
-        """Merge the results of all items in order."""
-        result = merge(results_in_order(self, function, items))
-        return result if finish is None else finish(result)
+    def result(self, future: Any) -> Any:
+        """Wait for the result of a future."""
+        return future.result()
 
 
 def results_in_order(
@@ -131,8 +115,8 @@ def results_in_order(
 ) -> Iterator[Result]:
     """Yield ``function(item)`` in the order of the items, a few tasks per worker at a time."""
     with translate_worker_errors():
-        submit, fetch = workers.submitter(function), workers.results
-        yield from map_ordered(submit, fetch, items, workers.n_under_way(), workers.n_at_once)
+        submit = workers.submitter(function)
+        yield from map_ordered(submit, workers.result, items, workers.n_under_way())
 
 
 @contextmanager

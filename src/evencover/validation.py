@@ -14,15 +14,10 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError, listed
-from evencover.rounding import SUM_TOLERANCE, judge_sums, rounded_off, rounding_steps
+from evencover.rounding import judge_sums, rounded_off, rounding_steps
 from evencover.topk import TopK, is_sparse
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-# Names of the column of classes in a table with one row per class.
-CLASS_KEYS = (
-    *("class", "class_name", "class_names", "classes", "label", "labels", "name"),
-    "__index_level_0__",  # of pandas
-)
 MISSING = ("", "None", "nan", "<NA>", "NaT")  # missing values as text
 LARGEST = np.finfo(np.float64).max.item()
 FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
@@ -223,22 +218,6 @@ def unknown_label(label: str, row_name: str, class_names: Sequence[str]) -> Inpu
     )
 
 
-def class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]:
-    """Find the columns of classes and of values in a table with one row per class.
-
-    >>> class_columns(["class", "prevalence"], "prevalence", "the file")
-    ('class', 'prevalence')
-    """
-    class_name = next((name for name in CLASS_KEYS if name in names and name != key), None)
-    others = [name for name in names if name != class_name]
-    if len(names) == 2:
-        value_name = key if key in names else others[-1]
-        return next(name for name in names if name != value_name), value_name
-    if class_name is None or key not in names:
-        raise InputError(f"{owner} must have the columns 'class' and {key!r}. Got {listed(names)}.")
-    return class_name, key
-
-
 def as_written(values: Array) -> Array:
     """Return short floats as the decimals that were written: 0.1 in float32 is 0.1.
 
@@ -256,21 +235,13 @@ def _as_written(value: Any) -> Any:
 def by_class(values: Any, name: str) -> dict[str, Any] | None:
     """Return {class: value} if the values name their classes; None for a vector.
 
-    Mappings, pandas Series, frames with a column of classes, and lists of pairs name their classes.
-    A Series with a RangeIndex is a vector.
+    Mappings, pandas Series and lists of pairs name their classes. A Series with a RangeIndex is a
+    vector.
     """
     pairs: Any = None
-    if hasattr(values, "columns"):
-        columns = {str(each): each for each in getattr(values, "column_names", values.columns)}
-        if len(columns) > 1:
-            chosen = class_columns(list(columns), name, f"The frame of '{name}'")
-            lists = [as_written(to_numpy(values[columns[each]])).tolist() for each in chosen]
-            pairs = zip(*lists, strict=True)
-        else:
-            values = values[next(iter(columns.values()))]
-    if pairs is None and isinstance(values, Mapping):
+    if isinstance(values, Mapping):
         pairs = values.items()
-    elif pairs is None and hasattr(values, "iloc"):
+    elif hasattr(values, "iloc"):
         index = values.index
         is_default = type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
         if not is_default:
@@ -299,7 +270,7 @@ def align_classes(
     Parameters
     ----------
     values
-        A mapping, a Series, a frame, pairs, or a vector.
+        A mapping, a Series, pairs, or a vector.
     class_names, n_classes
         The classes.
     name
@@ -355,27 +326,12 @@ def raise_bad_row(row: Array, index: int, *, logits: bool, place: str | None = N
             kind, cause = "NaN", ": a missing value; fill it in, or leave the row out."
         raise InputError(f"{rule} Got {kind} in {where}, class {column}{cause}")
     worst, total = int(values.argmin()), float(values.sum())
-    cause = _without_a_column(values) or _cause_of_sum(row, values)
+    cause = _cause_of_sum(row, values)
     if values[worst] < 0:
         raise InputError(f"{rule} Got {values[worst]:.6g} in {where}, class {worst}; {cause}")
     raise InputError(
         f"Every row of 'probabilities' must sum to 1. {'R' + where[1:]} sums to {total:.6g}, "
         f"which is off by {abs(total - 1):.3g}; {cause}"
-    )
-
-
-def _without_a_column(values: FloatArray) -> str | None:
-    """Name columns without which the row sums to 1: a label, an index, or the top probability."""
-    rest = values.sum() - values
-    fits = (np.abs(rest - 1) < SUM_TOLERANCE[4]) & (values != 0)
-    columns = np.flatnonzero(fits)
-    if not len(columns) or (np.delete(values, columns[0]) < 0).any():
-        return None
-    names, value = " or ".join(map(str, columns[:3])), values[columns[0]]
-    what = "that is a label or an index," if value == round(value) else "if that is"
-    return (
-        f"without column {names}, which is {value:.6g} there, it sums to 1: {what} not a "
-        "class, leave the column out."
     )
 
 
@@ -411,8 +367,6 @@ def _cause_of_sum(row: Array, values: FloatArray) -> str:
     if values.min() < 0 or values.max() > 1:
         return _LOGITS_HINT
     n_numbers = len(values) - n_zeros
-    if total == 0:
-        return "all its numbers are 0; leave the row out."
     if total < 1 and n_numbers <= MOST_TOP_CLASSES and n_zeros > n_numbers:
         return (
             f"it has {n_numbers} numbers and {n_zeros} zeros, so these are the top classes only; "

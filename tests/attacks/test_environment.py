@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 from attacks.forked import command
-from cli.running import environment, refused, shell
+from cli.running import environment
 from depth import IS_DEEP
 from inputs import read
 
@@ -150,10 +150,6 @@ def test_only_plain_digits_are_class_indices(tmp_path, label):
         read(as_source(tmp_path / "p.csv", tmp_path / "y.txt"))
 
 
-def test_an_unknown_name_of_kernels_is_rejected():
-    assert "EVENCOVER_KERNELS" in refused(shell("info", EVENCOVER_KERNELS="foo"))
-
-
 def test_closed_output_and_plain_terminals_are_no_trouble(made):
     names = made / "named.npz"
     np.savez(names, probs=np.full((4, 2), 0.5), labels=[0, 1, 0, 1], class_names=["é", "海"])
@@ -167,15 +163,6 @@ def test_closed_output_and_plain_terminals_are_no_trouble(made):
     assert (closed.returncode, closed.stderr) == (0, b"")
     plain = environment(PYTHONIOENCODING="ascii")
     assert subprocess.run(program, env=plain, capture_output=True, check=False).returncode == 0
-
-
-def test_halves_of_letters_are_refused(tmp_path):
-    rows, labels = np.full((4, 2), 0.5), np.array([0, 1, 0, 1])
-    np.savez(tmp_path / "p.npz", probs=rows, labels=labels, class_names=["a", "\ud800"])
-    with pytest.raises(InputError, match="class_names"):
-        as_source(tmp_path / "p.npz")
-    with pytest.raises(InputError, match="'ids'"):
-        StandardPredictor().fit(rows, labels, ids=["a", "b", "c", "\udc80"])
 
 
 @pytest.mark.parametrize("key", ["class_names", "labels", "ids"])

@@ -34,10 +34,15 @@ COMMANDS = {
     "compare": ["compare", "cal.npz", "--methods", "standard", "--csv", "out/c.csv"],
     "study": ["experiment", "run", "grid.toml", "-o", "out/study"],
     "figures": ["experiment", "figures", "study", "-o", "out/figures"],
+    "infer": ["infer", "model.py:lengths", "texts.csv", "-o", "out/scores"],
 }
 # These go on where they stopped; the others are told to overwrite.
-RESUMED = ("folder", "study")
+RESUMED = ("folder", "study", "infer")
 NEEDS = {"export": "onnx"}
+MODEL = """
+def lengths(texts):
+    return [[float(len(text) == length) for length in range(700)] for text in texts]
+"""
 STEPS = ("fsync", "replace", "open", "unlink")  # calls of the system at which a child ends itself
 
 
@@ -52,6 +57,8 @@ def made(tmp_path_factory, simulate):
     for number in range(4):
         np.save(folder / "parts" / f"{number}.npy", rows)
     (folder / "grid.toml").write_text(GRID)
+    (folder / "model.py").write_text(MODEL)
+    (folder / "texts.csv").write_text("\n".join(["text", *("x" * (n % 700) for n in range(9000))]))
     (folder / "out").mkdir()
     warm(["calibrate", "cal.npz", "--method", "classwise", "-o", "m.safetensors"], folder)
     if IS_DEEP:

@@ -76,15 +76,6 @@ def test_hdf5_reads_nothing_but_the_file_itself(tmp_path, kind, key):
     assert_refused(tmp_path / "p.h5", "secret")
 
 
-def test_a_soft_link_within_a_file_is_read(tmp_path):
-    with h5py.File(tmp_path / "p.h5", "w") as file:
-        file["deep/p"] = ROWS
-        file["probs"] = h5py.SoftLink("/deep/p")
-        file["labels"] = LABELS
-    rows, _ = read(as_source(tmp_path / "p.h5"))
-    np.testing.assert_array_equal(rows, ROWS)
-
-
 def write_safetensors(path, **places):
     """Write 2 x 2 tensors with the offsets that are given."""
     about = '"{}": {{"dtype": "F32", "shape": [2, 2], "data_offsets": {}}}'
@@ -170,13 +161,6 @@ def test_a_file_that_is_overwritten_while_it_is_read_is_refused(tmp_path, ending
     os.utime(path, ns=(1, 1))
     with pytest.raises(InputError, match=CHANGED):
         list(blocks)
-
-
-@pytest.mark.parametrize("names", [["a", "b", "a", "c"], ("a", "b", "b", "a"), np.array([*"abca"])])
-def test_two_classes_with_the_same_name_are_rejected(names):
-    for labels in (np.array(names)[LABELS], LABELS):
-        with pytest.raises(InputError, match=r"Got '[ab]' for the classes \d and \d"):
-            StandardPredictor().fit(ROWS, labels, class_names=names)
 
 
 def test_a_model_that_is_replaced_while_it_is_read_is_refused(tmp_path, monkeypatch):

@@ -3,21 +3,17 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import dataclass, replace
 
 import pytest
 from depth import IS_DEEP
 
-from evencover import InputError, StandardPredictor, predict_to_folder, save
-from evencover.cli import main
+from evencover import InputError, StandardPredictor, predict_to_folder
 from evencover.data import as_source
 from evencover.data.source import Reader
 from evencover.engine.blocks import as_workers, results_in_order
 
-from .conftest import N_ROWS, write_parts
+from .conftest import write_parts
 
 
 def test_a_task_that_kills_every_worker_is_given_up_with_one_sentence(client, monkeypatch):
@@ -88,15 +84,6 @@ def test_a_worker_that_is_killed_changes_nothing_but_time(deadly, client, parts,
         assert (tmp_path / "there" / file.name).read_bytes() == file.read_bytes()
 
 
-@pytest.mark.deep
-def test_nor_does_it_in_evaluation(deadly, client, parts):
-    source, killed_somebody = deadly
-    expected = StandardPredictor(score="aps").fit(parts)
-    report = expected.evaluate(source, executor=client)
-    assert killed_somebody()
-    assert report.to_dict() == expected.evaluate(parts).to_dict()
-
-
 def test_a_lost_part_is_named(client, parts, tmp_path):
     folder = shutil.copytree(parts, tmp_path / "rows")
     predictor, source = StandardPredictor().fit(parts), as_source(folder)
@@ -119,45 +106,3 @@ def test_a_bad_row_is_named_by_its_file_and_place(client, table, tmp_path):
             StandardPredictor().fit(tmp_path, executor=executor)
         with pytest.raises(InputError, match=r"row 1417.*class 3"):
             StandardPredictor().fit(rows, table.labels, executor=executor)
-
-
-@pytest.fixture
-def model(parts, tmp_path):
-    path = tmp_path / "model.safetensors"
-    save(StandardPredictor(score="aps").fit(parts), path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def many_parts(table, tmp_path_factory):
-    """So many that a driver is killed long before the last."""
-    bounds = [*range(0, N_ROWS, 250), N_ROWS]
-    return write_parts(tmp_path_factory.mktemp("many"), table, bounds)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("at_part", [1, 3, 5, 8])
-def test_a_killed_driver_leaves_whole_parts_and_is_completed(model, many_parts, tmp_path, at_part):
-    whole, folder = tmp_path / "whole", tmp_path / "interrupted"
-    main(["predict", str(model), str(many_parts), "-o", str(whole)])
-    command = ["predict", str(model), str(many_parts), "-o", str(folder)]
-    driver = subprocess.Popen([sys.executable, "-m", "evencover", *command])
-    try:
-        deadline = time.monotonic() + 60
-        while len(list(folder.glob("part-*"))) < at_part and time.monotonic() < deadline:
-            time.sleep(0.001)
-    finally:
-        driver.kill()
-        driver.wait()
-    finished = {path: path.stat() for path in folder.glob("part-*")}
-    assert at_part <= len(finished) < N_ROWS // 250
-    for path in finished:
-        assert path.read_bytes() == (whole / path.name).read_bytes()
-
-    main(command)
-    assert {path.name for path in folder.iterdir()} == {path.name for path in whole.iterdir()}
-    for path in whole.iterdir():
-        assert (folder / path.name).read_bytes() == path.read_bytes()
-    for path in finished:  # what was finished has not been made again
-        before = finished[path]
-        assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)

@@ -1,14 +1,12 @@
-"""Workers of a cluster read top-k rows: from memory, from a folder and from a bag of files."""
+"""Workers of a cluster read top-k rows: from memory, from a folder and from a list of files."""
 
 import numpy as np
-import pytest
 from scipy.sparse import csr_array
 
 from evencover import StandardPredictor, TopK
 
 
 def test_workers_read_top_k_rows(client, tmp_path):
-    bag = pytest.importorskip("dask.bag")
     rng = np.random.default_rng(26)
     rows = rng.dirichlet(np.full(12, 0.3), 300)
     labels = (rng.random((300, 1)) > np.cumsum(rows, axis=1)).sum(axis=1).clip(max=11)
@@ -22,7 +20,7 @@ def test_workers_read_top_k_rows(client, tmp_path):
         paths.append(str(tmp_path / f"{start}.npz"))
         np.savez(paths[-1], format="csr", labels=labels[start : start + 100], **arrays)
     expected = StandardPredictor().fit(top, labels)
-    for data in ((top, labels), (tmp_path,), (bag.from_sequence(paths),)):
+    for data in ((top, labels), (tmp_path,), (paths,)):
         predictor = StandardPredictor().fit(*data, executor=client)
         assert np.array_equal(predictor.thresholds_, expected.thresholds_)
         sets = predictor.predict_set(data[0], executor=client)

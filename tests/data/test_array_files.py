@@ -11,11 +11,9 @@ from depth import IS_DEEP
 from inputs import (
     FILES,
     LABELS,
-    LOGITS,
     NAMES,
     ROWS,
     K,
-    N,
     assert_holds,
     assert_refused,
     write_arrays,
@@ -24,7 +22,6 @@ from inputs import (
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.data.formats.arrays import LazyArrays
 
 KINDS = ["safetensors", "h5", "chunked h5", "zarr 2", "zarr 3", "sharded zarr"]
 
@@ -43,14 +40,6 @@ def test_rows_labels_and_names(tmp_path, block_elements, kind, dtype):
     assert list(source.class_names) == NAMES
     assert source.logits is False
     assert_holds(source, rows)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_name_says_what_the_matrix_is(tmp_path, kind):
-    source = as_source(write_arrays(tmp_path, kind, logits=LOGITS))
-    assert source.logits is True
-    assert source.class_names is None
-    assert_holds(source, LOGITS, None)
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -130,14 +119,6 @@ def test_files_that_break_a_rule(tmp_path, kind, arrays, words):
     assert_refused(write_arrays(tmp_path, kind, **arrays), words)
 
 
-def test_safetensors_of_a_type_that_holds_no_probabilities(tmp_path):
-    about = {"dtype": "F8_E4M3", "shape": [N, K], "data_offsets": [0, N * K]}
-    header = json.dumps({"probs": about}).encode()
-    path = tmp_path / "p.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(N * K))
-    assert_refused(path, "'probs' .* F8_E4M3")
-
-
 @pytest.mark.parametrize("kind", sorted({*FILES, "chunked h5"} - {"csv", "zarr 3"}))
 def test_files_cut_anywhere(tmp_path, kind):
     is_chunked = kind == "chunked h5"
@@ -156,18 +137,3 @@ def test_a_damaged_chunk_is_noticed(tmp_path, kind):
     chunk = next(p for p in (path / "probs").rglob("*") if p.is_file() and "z" not in p.name)
     chunk.write_bytes(chunk.read_bytes()[:4])
     assert_refused(path, "truncated")
-
-
-def test_a_store_without_its_description(tmp_path):
-    path = write_arrays(tmp_path, "zarr 3", probs=ROWS)
-    (path / "zarr.json").write_text("{")
-    assert_refused(path, "Cannot read")
-
-
-def test_an_array_that_cannot_be_read_is_there_all_the_same():
-    def damaged(key):
-        raise KeyError("incorrect checksum")  # as h5py has it
-
-    arrays = LazyArrays(["labels"], damaged)
-    assert "labels" in arrays
-    assert "ids" not in arrays

@@ -5,7 +5,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from inputs import LABELS, LOGITS, NAMES, ROWS, N, assert_holds, assert_refused, read
+from inputs import LABELS, LOGITS, NAMES, ROWS, assert_holds, assert_refused, read
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
@@ -31,17 +31,6 @@ def test_npz_stored_or_compressed(tmp_path, block_elements, save, order, dtype):
     source = as_source(tmp_path / "p.npz")
     assert list(source.class_names) == NAMES
     assert_holds(source, rows)
-
-
-@pytest.mark.parametrize("labels", [LABELS, LABELS.astype(np.uint8), np.array(NAMES)[LABELS]])
-def test_npz_labels_as_indices_or_names(tmp_path, block_elements, labels):
-    np.savez(tmp_path / "p.npz", probs=ROWS, class_names=NAMES, label=labels)
-    assert_holds(as_source(tmp_path / "p.npz"))
-
-
-def test_labels_given_beside_a_file_replace_its_own(tmp_path):
-    np.savez(tmp_path / "p.npz", probs=ROWS, labels=np.zeros(N, dtype=int))
-    assert_holds(as_source(tmp_path / "p.npz", LABELS))
 
 
 def test_logits_may_be_said_beside_the_file(tmp_path):
@@ -94,33 +83,12 @@ def test_labels_that_break_a_rule(tmp_path, labels, words):
             read(as_source(*arguments))
 
 
-def test_names_as_labels_may_wait_for_the_names_of_the_model(tmp_path):
-    np.save(tmp_path / "p.npy", ROWS)
-    model = StandardPredictor(alpha=0.3).fit(ROWS, LABELS, class_names=NAMES)
-    by_name = model.evaluate(tmp_path / "p.npy", [*np.array(NAMES)[LABELS][:-1].tolist(), "bee"])
-    expected = model.evaluate(ROWS, np.append(LABELS[:-1], 1))
-    assert by_name.to_dict() == expected.to_dict()
-
-
 @pytest.mark.parametrize("ending", ["npy", "npz", "parquet", "arrow", "feather"])
 @pytest.mark.parametrize("content", [b"", b"not such a file", b"\x93NUMPY", b"PK\x03\x04", b"PAR1"])
 def test_files_that_are_something_else(tmp_path, ending, content):
     path = tmp_path / f"bad.{ending}"
     path.write_bytes(content)
     assert_refused(path, "does not match its extension")
-
-
-def test_files_with_the_wrong_ending(tmp_path):
-    np.savez(tmp_path / "p.npz", probs=ROWS)
-    np.save(tmp_path / "p.npy", ROWS)
-    zipped, plain = (tmp_path / "p.npz").read_bytes(), (tmp_path / "p.npy").read_bytes()
-    for name, content in {"a.npy": zipped, "a.npz": plain, "a.parquet": plain}.items():
-        (tmp_path / name).write_bytes(content)
-        assert_refused(tmp_path / name, "does not match its extension")
-    (tmp_path / "p.txt").write_bytes(plain)
-    assert_refused(tmp_path / "p.txt", r"must be one of \.npy, \.npz.*Got '\.txt'")
-    (tmp_path / "p").write_bytes(plain)
-    assert_refused(tmp_path / "p", "Got 'none'")
 
 
 def test_files_that_are_not_there(tmp_path):

@@ -1,13 +1,11 @@
 """Files and objects as other tools write them, without conversion."""
 
 import json
-import sys
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from inputs import LABELS, LOGITS, NAMES, ROWS, N, assert_holds, pa, read, write_table
+from inputs import LABELS, LOGITS, NAMES, ROWS, N, assert_holds, read
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
@@ -107,30 +105,12 @@ def test_a_cell_of_json_lines_that_is_no_number_is_named(tmp_path, row, cell):
         StandardPredictor().fit(path)
 
 
-@pytest.mark.filterwarnings("ignore:Ignored non-class columns")
-@pytest.mark.parametrize("is_null", [True, False])
-def test_a_class_that_only_later_rows_have_is_named(tmp_path, is_null):
-    records = [dict(zip(NAMES, values, strict=True)) for values in ROWS.tolist() * 12]
-    for record in records[:250]:
-        record.pop("bee")
-        record.update({"bee": None} if is_null else {})
-    with pytest.raises(InputError, match="must have 'bee'"):
-        read(as_source(write_lines(tmp_path / "p.jsonl", records)))
-
-
 @pytest.mark.parametrize("twice", ['"bee": 0.5, "bee": 0.1', '"x.a": 0.5, "x": {"a": 0.1}'])
 def test_a_key_that_is_there_twice_is_named(tmp_path, twice):
     path = tmp_path / "p.jsonl"
     path.write_text(f'{{"ant": 0.5, {twice}}}\n', encoding="utf-8")
     with pytest.raises(InputError, match=r"row 0 of '.*p\.jsonl'.* Got '(bee|x.a)' twice"):
         as_source(path)
-
-
-def test_ids_of_json_lines_may_be_numbers_and_text(tmp_path):
-    ids = [7, "7b", "a", "a\0", *range(N - 4)]
-    records = [{"id": i, "probs": row} for i, row in zip(ids, ROWS.tolist(), strict=True)]
-    source = as_source(write_lines(tmp_path / "p.jsonl", records))
-    assert list(source.ids) == list(map(str, ids))
 
 
 def test_json_that_is_broken(tmp_path):
@@ -140,41 +120,6 @@ def test_json_that_is_broken(tmp_path):
     (tmp_path / "q.jsonl").write_text("[1, 2]\n")
     with pytest.raises(InputError, match="JSON object"):
         as_source(tmp_path / "q.jsonl")
-
-
-class FakeTensor:
-    def __init__(self, values):
-        self.values, self.dtype = values, values.dtype
-
-    def detach(self):
-        return self
-
-    def cpu(self):
-        return self
-
-    def __array__(self, dtype=None, copy=None):
-        return self.values
-
-
-@pytest.mark.parametrize(
-    "held",
-    [
-        {"logits": FakeTensor(LOGITS), "labels": FakeTensor(LABELS), "class_names": NAMES},
-        (FakeTensor(LOGITS), FakeTensor(LABELS)),
-    ],
-    ids=["dictionary", "pair"],
-)
-def test_files_of_torch(tmp_path, monkeypatch, held):
-    def load(path, *, map_location, weights_only):
-        assert weights_only
-        return held
-
-    (tmp_path / "p.pt").write_bytes(b"PK")
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(load=load))
-    assert_holds(as_source(tmp_path / "p.pt"), LOGITS)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match=r"torch.*pip install 'evencover\[torch\]'"):
-        as_source(tmp_path / "p.pt")
 
 
 class PredictionOutput(NamedTuple):  # of transformers.trainer_utils
@@ -207,18 +152,3 @@ def test_batches_that_are_frames():
     turned = as_source([batches[0], batches[1][[*NAMES[::-1], "label"]]])
     with pytest.raises(InputError, match="same columns"):
         read(turned)
-
-
-def test_a_wrong_label_is_named_by_its_own_file(tmp_path):
-    np.save(tmp_path / "p.npy", ROWS)
-    (tmp_path / "y-1.txt").write_text("\n".join(map(str, LABELS[:9])))
-    (tmp_path / "y-2.txt").write_text("\n".join(map(str, [*LABELS[9:-1], 77])))
-    with pytest.raises(InputError, match=r"Got 77 in row 13 of '.*y-2\.txt'"):
-        as_source(tmp_path / "p.npy", tmp_path / "y-*.txt")
-
-
-def test_an_index_saved_by_pandas_gives_the_ids(tmp_path):
-    columns = dict(zip(NAMES, ROWS.T, strict=True))
-    ids = [f"row {i}" for i in range(N)]
-    write_table(tmp_path / "p.parquet", pa.table({**columns, "__index_level_0__": ids}))
-    assert as_source(tmp_path / "p.parquet").ids.tolist() == ids

@@ -10,7 +10,6 @@ from inputs import FILES, LABELS, NAMES, ROWS, K, read, write_file
 import evencover.data.source as source_module
 from evencover import InputError
 from evencover.data import as_source
-from evencover.data.source import Classes
 
 # How many parts there are if every row may be one, or if five rows make one: chunks stay whole.
 N_PARTS = {
@@ -37,18 +36,6 @@ def test_parts_of_a_file(tmp_path, monkeypatch, kind, elements):
     parts = assert_parts_hold(source)
     assert len(parts) == (1 if elements is None else N_PARTS[kind][elements != 1])
     assert_parts_hold(source)  # the whole is as it was
-
-
-@pytest.mark.parametrize("kind", FILES)
-def test_a_part_can_be_cut_again(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(source_module, "PART_ELEMENTS", 9 * K)
-    source = as_source(write_file(tmp_path / "p", kind), LABELS if kind == "npy" else None)
-    coarse = source.parts()
-    monkeypatch.setattr(source_module, "PART_ELEMENTS", 2 * K)
-    fine = [piece for part in coarse for piece in part.parts()]
-    rows, labels = zip(*map(read, fine), strict=True)
-    np.testing.assert_array_equal(np.concatenate(rows).astype("f4"), ROWS)
-    np.testing.assert_array_equal(np.concatenate(labels), LABELS)
 
 
 def test_parts_know_what_was_said_about_the_whole(tmp_path):
@@ -85,9 +72,3 @@ def test_a_folder_has_at_least_one_part_per_file(tmp_path, monkeypatch):
     monkeypatch.setattr(source_module, "PART_ELEMENTS", 5 * K)
     assert len(assert_parts_hold(as_source(tmp_path))) == 2 + 3
     assert len(assert_parts_hold(as_source(tmp_path, LABELS[::-1]), labels=LABELS[::-1])) == 5
-
-
-def test_names_of_the_model_reach_every_part(tmp_path):
-    np.save(tmp_path / "p.npy", ROWS)
-    source = as_source(tmp_path, np.array(NAMES)[LABELS], classes=Classes(K, NAMES))
-    assert_parts_hold(source)

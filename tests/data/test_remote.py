@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from inputs import FILES, LABELS, ROWS, assert_holds, read, write_file
 
-from evencover import InputError, StandardPredictor
+from evencover import InputError
 from evencover.data import as_source
 from evencover.data.open import column_from_file
 
@@ -49,13 +49,6 @@ def test_folders_and_patterns_from_afar(tmp_path, upload):
     assert column_from_file(f"{address}/*.npy").tolist() == LABELS.tolist()
     with pytest.raises(InputError, match=r"must have one format\. Got \.npy, \.npz"):
         as_source(address)
-
-
-def test_a_predictor_takes_addresses(tmp_path, upload):
-    address = upload(write_file(tmp_path / "p", "parquet"))
-    np.save(tmp_path / "y.npy", LABELS)
-    predictor = StandardPredictor().fit(address, upload(tmp_path / "y.npy"))
-    assert predictor.thresholds_[0] == StandardPredictor().fit(ROWS, LABELS).thresholds_[0]
 
 
 def test_file_addresses_are_paths(tmp_path):

@@ -11,7 +11,6 @@ from inputs import LABELS, LOGITS, NAMES, ROWS, N, pa, read, write_table
 
 from evencover import EvencoverWarning, InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.data.columns import is_reserved
 
 pd = pytest.importorskip("pandas")
 DOUBLES = ROWS.astype(np.float64)
@@ -75,12 +74,6 @@ def test_a_reserved_name_is_never_a_class(tmp_path, name, values):
         assert as_source(given, read_labels=False).class_names == tuple(NAMES)
 
 
-def test_names_that_only_begin_like_reserved_ones_are_classes():
-    assert not any(
-        map(is_reserved, ("score_0", "pred_12", "key lime pie", "lossy", "timer", "p_3"))
-    )
-
-
 @IGNORED
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
@@ -100,16 +93,6 @@ def test_integer_labels_need_columns_without_a_guess(tmp_path, kind, name, value
     source = as_source(given, LABELS, probabilities_key=f"!{name}")
     assert list(source.class_names) == NAMES
     assert source.labels.tolist() == LABELS.tolist()
-
-
-@IGNORED
-def test_a_class_without_a_name_is_noticed(tmp_path):
-    lines = [",".join(f"{number:.4f}" for number in row) for row in LOGITS]
-    (tmp_path / "p.csv").write_text("\n".join(["ant,,bee,emu", *lines]))
-    with pytest.raises(InputError, match="--probabilities-key"):
-        as_source(tmp_path / "p.csv", LABELS)
-    (tmp_path / "p.csv").write_text("\n".join(f"{line}," for line in ["ant,bee,cat,emu", *lines]))
-    assert as_source(tmp_path / "p.csv", LABELS).n_classes == 4  # a comma ends every line
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -169,19 +152,6 @@ def test_a_pattern_names_the_classes():
     with pytest.warns(EvencoverWarning, match="'loss' .not asked for., 'n'"):
         source = as_source(frame, probabilities_key="p_*")
     assert list(source.class_names) == list(columns)
-
-
-def test_classes_may_be_called_y_and_id_if_they_are_named():
-    frame = pd.DataFrame(DOUBLES, columns=["y", "id", "no", "pl"])
-    assert list(as_source(frame, probabilities_key="*").class_names) == ["y", "id", "no", "pl"]
-    with pytest.warns(EvencoverWarning, match="'y' .a reserved name., 'id' .a reserved name"):
-        assert list(as_source(frame).class_names) == ["no", "pl"]
-
-
-def test_a_class_that_is_never_probable_may_be_written_as_0(tmp_path):
-    lines = ["a,b,c", *["0.25,0.75,0"] * 9]
-    (tmp_path / "p.csv").write_text("\n".join(lines))
-    assert read(as_source(tmp_path / "p.csv"))[0].tolist() == [[0.25, 0.75, 0]] * 9
 
 
 # ---- names ---------------------------------------------------------------------------------------
@@ -260,10 +230,3 @@ def test_a_label_file_loses_a_heading_and_no_label(tmp_path, names):
     path.write_text("\n".join(labels))
     with pytest.raises(InputError, match=f"{N} labels for {N - 1} rows"):
         as_source(DOUBLES[1:], path, class_names=names)
-
-
-def test_the_hint_names_the_column_that_is_no_class():
-    rows = np.column_stack([np.full(N, 7.0), DOUBLES])
-    with pytest.raises(InputError, match="without column 0, which is 7 there, it sums to 1") as got:
-        StandardPredictor().fit(rows, LABELS)
-    assert "logits" not in str(got.value)

@@ -9,7 +9,6 @@ from inputs import LABELS, ROWS, assert_holds, list_array, pa, read, write_table
 from evencover import InputError, PooledPredictor
 from evencover.data import as_source, load_simulated
 from evencover.data.fingerprint import Sampler
-from evencover.validation import label_indices
 
 
 def cut(*arrays, sizes=(1, 10, 0, 5, 7)):
@@ -69,15 +68,6 @@ def test_streams_that_break_a_rule(blocks, labels, words):
         read(as_source(iter(blocks), labels))
 
 
-def test_errors_of_the_reader_are_not_hidden():
-    def stream():
-        yield ROWS
-        raise ConnectionError("gone")
-
-    with pytest.raises(ConnectionError, match="gone"):
-        read(as_source(stream()))
-
-
 def keys_of(source):
     blocks = list(source.blocks())
     return None if blocks[0].ids is None else np.concatenate([b.ids for b in blocks]).tolist()
@@ -89,7 +79,6 @@ WITH_IDS = {
     "a dictionary": lambda rows: {"probs": ROWS[rows], "ids": IDS[rows]},
     "a dictionary of text": lambda rows: {"probs": ROWS[rows], "id": [str(i) for i in IDS[rows]]},
     "a frame": lambda rows: FRAME.assign(id=IDS)[rows],
-    "a frame by its index": lambda rows: FRAME.set_index(IDS)[rows],
     "an Arrow table": lambda rows: pa.table(FRAME.assign(id=IDS)[rows]),
     "a polars frame": lambda rows: pl.DataFrame(FRAME.assign(id=IDS)[rows]),
     "a pair with labels": lambda rows: (FRAME.assign(id=IDS)[rows], LABELS[rows]),
@@ -104,14 +93,6 @@ def test_blocks_keep_their_ids(block, block_elements):
     assert keys_of(as_source(iter(blocks), ids=given)) == given.tolist()
 
 
-@pytest.mark.parametrize("size", [1, 5, 23])
-def test_an_index_that_counts_is_not_an_id(size):
-    starts = range(0, len(ROWS), size)
-    assert keys_of(as_source(FRAME[start : start + size] for start in starts)) is None
-    again = (FRAME[start : start + size].reset_index(drop=True) for start in starts)
-    assert keys_of(as_source(again)) is None
-
-
 @pytest.mark.parametrize(
     "blocks",
     [
@@ -119,8 +100,6 @@ def test_an_index_that_counts_is_not_an_id(size):
         [{"probs": ROWS}, {"probs": ROWS, "ids": IDS}],
         [{"probs": ROWS, "ids": IDS[1:]}],
         [{"probs": ROWS, "ids": IDS / 2}],
-        [FRAME[:1], FRAME[5:]],
-        [FRAME[5:], FRAME[5:]],
     ],
 )
 def test_ids_of_some_blocks_are_rejected(blocks):
@@ -180,26 +159,3 @@ def test_prediction_does_not_read_labels(tmp_path, kind):
     with pytest.raises(InputError):
         as_source(path)
     assert model.predict_set(path).to_lists() == model.predict_set(FRAME).to_lists()
-
-
-@pytest.mark.parametrize("labels", [LABELS, np.array(["a", "b", "c", "d"])[LABELS]])
-def test_labels_are_converted_once(tmp_path, monkeypatch, labels):
-    calls = []
-
-    def counting(values, *arguments, **options):
-        calls.append(len(values))
-        return label_indices(values, *arguments, **options)
-
-    monkeypatch.setattr("evencover.data.source.label_indices", counting)
-    FRAME.assign(label=labels).to_csv(tmp_path / "p.csv", index=False)
-    np.savetxt(tmp_path / "y.csv", labels, "%s", header="label", comments="")
-    frames = [FRAME.assign(label=labels)[start : start + 9] for start in range(0, len(ROWS), 9)]
-    for given, expected in (
-        ((FRAME, labels), [len(ROWS)]),
-        ((tmp_path / "p.csv",), [len(ROWS)]),
-        ((FRAME, tmp_path / "y.csv"), [len(ROWS)]),
-        ((iter(frames),), [len(frame) for frame in frames]),
-    ):
-        calls.clear()
-        PooledPredictor().fit(*given)
-        assert calls == expected

@@ -7,20 +7,17 @@ import pytest
 from depth import IS_DEEP
 from inputs import (
     LABELS,
-    LOGITS,
     NAMES,
     ROWS,
     N,
     assert_holds,
     assert_refused,
-    ipc,
     list_array,
     pa,
     write_table,
 )
 
 import evencover.data.formats.tables as arrow
-from evencover import InputError
 from evencover.data import as_source
 
 
@@ -63,13 +60,6 @@ def test_one_column_per_class(tmp_path, block_elements, ending, by_name):
     assert_holds(source)
 
 
-def test_labels_as_a_dictionary_column(tmp_path):
-    names = pa.array(np.array(NAMES)[LABELS]).dictionary_encode()
-    columns = {name: ROWS[:, place] for place, name in enumerate(NAMES)}
-    write_table(tmp_path / "p.parquet", pa.table({**columns, "label": names}))
-    assert_holds(as_source(tmp_path / "p.parquet"))
-
-
 @pytest.mark.parametrize(
     ("name", "logits"), [("logits", True), ("probs", False), ("embedding", None)]
 )
@@ -78,20 +68,6 @@ def test_the_list_column_says_what_it_holds(tmp_path, name, logits):
     source = as_source(tmp_path / "p.parquet")
     assert source.logits is logits
     assert_holds(source, labels=None)
-
-
-def test_a_named_list_column_is_preferred(tmp_path):
-    table = pa.table({"embedding": list_array("list", LOGITS), "probs": list_array("list")})
-    write_table(tmp_path / "p.parquet", table)
-    assert_holds(as_source(tmp_path / "p.parquet"), labels=None)
-
-
-def test_compressed_arrow_batches(tmp_path):
-    table = pa.table({"probs": list_array("fixed"), "labels": LABELS})
-    options = ipc.IpcWriteOptions(compression="zstd")
-    with ipc.new_file(tmp_path / "p.arrow", table.schema, options=options) as writer:
-        writer.write_table(table, max_chunksize=5)
-    assert_holds(as_source(tmp_path / "p.arrow"))
 
 
 def with_null_in(values, row):
@@ -126,10 +102,3 @@ def test_tables_that_break_a_rule(tmp_path, ending, columns, words, rows_per_gro
     path = tmp_path / f"bad.{ending}"
     write_table(path, pa.table(columns), rows_per_group)
     assert_refused(path, words)
-
-
-def test_columns_of_several_types_in_one_table():
-    table = pa.table({"a": ROWS[:, 0].astype("f8"), "b": ROWS[:, 1]})
-    assert_holds(as_source(table), ROWS[:, :2].astype("f8"), labels=None)
-    with pytest.raises(InputError, match="at least 2 classes"):
-        as_source(pa.table({"a": ["x"] * N, "b": ROWS[:, 1]}))

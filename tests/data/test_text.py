@@ -102,13 +102,6 @@ def test_rows_are_counted_over_blocks(tmp_path, monkeypatch):
     assert_refused(write(tmp_path / "bad.csv", table), "one of the 4 class names")
 
 
-def test_bytes_that_are_no_text(tmp_path):
-    (tmp_path / "bad.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
-    assert_refused(tmp_path / "bad.csv", "does not match its extension")
-    (tmp_path / "bad.tsv").write_bytes(b'a\tb\n"0.5\t0.5\n')
-    assert_refused(tmp_path / "bad.tsv", "Got 1 in row 0")
-
-
 @given(st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=1, max_size=6))
 def test_every_double_survives(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("csv") / "p.csv"

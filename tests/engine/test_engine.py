@@ -41,16 +41,6 @@ def test_only_a_few_blocks_are_read_ahead(threads, most_threads, ahead):
         assert len(read) <= done + ahead * min(threads, most_threads or threads)
 
 
-def test_every_thread_works(threads):
-    meeting = threading.Barrier(threads)
-
-    def meet(_):
-        meeting.wait(timeout=10)  # fails unless as many blocks as threads are under way
-        return threading.get_ident()
-
-    assert len(set(map_on_threads(meet, range(threads)))) == threads
-
-
 def test_an_error_in_the_function_is_passed_on(threads):
     started = []
 
@@ -66,24 +56,6 @@ def test_an_error_in_the_function_is_passed_on(threads):
         next(results)
     assert len(started) <= 6 + 2 * threads
     assert list(results) == []
-
-
-def test_an_error_in_the_reader_is_passed_on(threads):
-    def reader():
-        yield 1
-        raise InputError("the file ends")
-
-    with pytest.raises(InputError, match="the file ends"):
-        list(map_on_threads(slow_for_even, reader()))
-
-
-def test_the_first_error_in_the_order_of_blocks_is_the_one_shown(threads):
-    def function(number):
-        time.sleep(0.01 * (number == 0))
-        raise InputError(f"block {number}")
-
-    with pytest.raises(InputError, match="block 0"):
-        list(map_on_threads(function, range(8)))
 
 
 def test_what_is_only_queued_is_not_started_after_an_early_end(threads):
@@ -138,12 +110,6 @@ PARTS = [
 def test_parts_are_put_one_after_the_other(n_rows):
     for ours, expected in zip(gathered(iter(PARTS), n_rows), joined(PARTS), strict=True):
         np.testing.assert_array_equal(ours, expected, strict=True)
-
-
-def test_a_source_with_too_many_rows_is_read_to_its_end():
-    seen = []
-    gathered((seen.append(part) or part for part in PARTS), 1)
-    assert len(seen) == 2
 
 
 def test_workers_that_die_are_told_in_one_sentence():

@@ -11,10 +11,8 @@ from inference.samples import (
     expected_logits,
     matrix,
     read,
-    write_list,
     write_model,
     write_pictures,
-    write_texts,
 )
 from PIL import Image
 
@@ -30,12 +28,6 @@ def sure(images):
 sure.class_names = pictures.class_names
 """
 # The logits of every second batch are nonnegative and sum to 1, as probabilities do.
-CHANGING = """
-def changing(texts, calls=[]):
-    calls.append(0)
-    return np.eye(4)[[len(text) % 4 for text in texts]] - (len(calls) % 2)
-changing.class_names = pictures.class_names
-"""
 
 
 @pytest.fixture
@@ -64,16 +56,6 @@ def test_logits_are_the_models_own(tmp_path, pictures, monkeypatch, function, ba
     assert table.column("id").to_pylist() == ids
     assert table.column("label").to_pylist() == np.repeat(range(4), 5).tolist()
     assert json.loads(table.schema.metadata[b"class_names"]) == NAMES
-
-
-def test_a_function_may_be_given_itself(tmp_path):
-    texts, _ = write_texts(tmp_path / "texts.csv", 9)
-
-    def lengths(batch):
-        return np.array([[len(text), text.count("a"), 0, 0] for text in batch])
-
-    infer(lengths, tmp_path / "texts.csv", tmp_path / "scores", class_names=NAMES)
-    np.testing.assert_array_equal(matrix(read(tmp_path / "scores")), lengths(texts))
 
 
 def test_only_missing_parts_are_made_again_with_the_same_bytes(tmp_path, pictures, monkeypatch):
@@ -116,20 +98,6 @@ def test_unreadable_images_are_left_out_listed_and_counted(tmp_path, pictures, m
     assert content(to) == before
 
 
-@pytest.mark.parametrize("batch_size", [2, 5, 7])
-def test_a_first_batch_and_part_without_any_readable_image(
-    tmp_path, pictures, batch_size, monkeypatch
-):
-    data, ids, model = pictures
-    for number in range(5):
-        (data / f"blue/00{number}.png").write_bytes(b"")
-    monkeypatch.setattr(run_module, "MAX_ROWS", 5)
-    infer(f"{model}:pictures", data, tmp_path / "scores", batch_size=batch_size)
-    assert read(tmp_path / "scores").column("id").to_pylist() == ids[5:]
-    source = as_source(tmp_path / "scores")
-    assert (source.n_rows, source.n_classes) == (15, 4)
-
-
 def test_a_flat_folder_has_no_labels(tmp_path, pictures):
     data, _, model = pictures
     assert infer(f"{model}:pictures", data / "red", tmp_path / "scores").accuracy is None
@@ -144,15 +112,6 @@ def test_probabilities_are_stored_as_such(tmp_path, pictures):
     assert as_source(tmp_path / "scores").logits is False
     found = matrix(read(tmp_path / "scores"), "probs")
     np.testing.assert_allclose(found, expected_logits(model, "sure", opened(data, ids)), rtol=1e-5)
-
-
-def test_the_first_batch_decides_between_logits_and_probabilities(tmp_path):
-    model = write_model(tmp_path)
-    add_function(model, CHANGING)
-    write_texts(tmp_path / "texts.csv", 60)
-    done = infer(f"{model}:changing", tmp_path / "texts.csv", tmp_path / "scores", batch_size=20)
-    assert done.column == "logits"
-    assert as_source(tmp_path / "scores").logits is True
 
 
 @pytest.mark.parametrize(("batch_size", "max_rows"), [(3, 7), (64, 7), (64, 4096)])
@@ -189,15 +148,6 @@ def test_images_are_turned_upright(tmp_path):
 
     infer(remember, tmp_path / "data", tmp_path / "scores", class_names=NAMES)
     np.testing.assert_array_equal(shapes[0], np.asarray(upright))
-
-
-def test_an_image_named_in_a_table_is_part_of_the_input(tmp_path, pictures):
-    data, ids, model = pictures
-    write_list(tmp_path / "list.csv", ids, "data/")
-    infer(f"{model}:pictures", tmp_path / "list.csv", tmp_path / "scores")
-    (data / ids[3]).write_bytes((data / ids[-1]).read_bytes())
-    with pytest.raises(InputError, match="another input"):
-        infer(f"{model}:pictures", tmp_path / "list.csv", tmp_path / "scores")
 
 
 def test_a_function_may_state_what_its_weights_are(tmp_path, pictures, monkeypatch):

@@ -110,20 +110,6 @@ def test_hugging_face_texts(tmp_path, text_model, batch_size):
     np.testing.assert_allclose(matrix(read(tmp_path / "s")), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_orientation_is_that_of_the_hugging_face_loader(tmp_path, image_model):
-    """Cameras store photographs on their side, with the orientation in EXIF."""
-    from transformers.image_utils import load_image
-
-    write_pictures(tmp_path / "data", 1)
-    path, exif = tmp_path / "data" / "red" / "turned.png", Image.Exif()
-    exif[0x0112] = 6
-    pixels = np.random.default_rng(0).integers(0, 255, (20, 40, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(path, exif=exif)
-    infer(image_model, tmp_path / "data", tmp_path / "s")
-    expected = hugging_face_logits(image_model, [load_image(str(path))], "images")
-    np.testing.assert_allclose(matrix(read(tmp_path / "s"))[-1:], expected, rtol=1e-4, atol=1e-5)
-
-
 def test_changed_weights_are_another_model(tmp_path, text_model):
     write_texts(tmp_path / "t.csv", 3)
     infer(text_model, tmp_path / "t.csv", tmp_path / "s")
@@ -175,22 +161,6 @@ def test_the_code_of_a_model_is_not_run(tmp_path):
     )
     assert not (tmp_path / "ran").exists()
     assert "contains code" in refused(Result(done.returncode, done.stdout, done.stderr))
-
-
-def test_no_such_model_on_the_hub(tmp_path, monkeypatch):
-    pytest.importorskip("transformers")
-    pytest.importorskip("torch")
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    write_texts(tmp_path / "t.csv", 3)
-    with pytest.raises(InputError, match="Cannot load the model 'nobody/nothing'"):
-        infer("nobody/nothing", tmp_path / "t.csv", tmp_path / "s")
-
-
-def test_the_message_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(InputError, match=r"transformers.*pip install 'evencover\[torch\]'"):
-        infer(tmp_path, tmp_path, tmp_path / "s")
 
 
 def pixels_of(folder, ids, side):

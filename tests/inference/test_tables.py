@@ -96,31 +96,10 @@ def test_name_and_content_of_a_column_tell_images_from_texts(tmp_path, column, c
     assert open_inputs(tmp_path / "t.csv", input_key=column).kind == kind
 
 
-def test_identity_follows_the_content(tmp_path):
-    write_texts(tmp_path / "t.csv", 9)
-    one = open_inputs(tmp_path / "t.csv")
-    assert open_inputs(tmp_path / "t.csv").identity == one.identity
-    assert open_inputs(tmp_path / "t.csv", input_key="label").identity != one.identity
-    write_texts(tmp_path / "t.csv", 9, seed=1)
-    assert open_inputs(tmp_path / "t.csv").identity != one.identity
-
-
-def test_ids_that_are_not_unicode_are_escaped(tmp_path):
-    (tmp_path / "t.jsonl").write_text('{"id": "\\ud800", "text": "a", "label": "b"}\n')
-    (example,) = open_inputs(tmp_path / "t.jsonl").examples()
-    assert example.id == r"\ud800"
-
-
 def test_numbers_and_names_as_ids_are_all_text(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"id": 1, "text": "a"}\n{"id": "b", "text": "c"}\n')
     infer(f"{write_model(tmp_path)}:texts", tmp_path / "t.jsonl", tmp_path / "s")
     assert read(tmp_path / "s").column("id").to_pylist() == ["1", "b"]
-
-
-def test_without_labels(tmp_path):
-    (tmp_path / "t.csv").write_text("text\na\nb\n")
-    inputs = open_inputs(tmp_path / "t.csv")
-    assert (inputs.labels, inputs.n_inputs) == (set(), 2)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +117,3 @@ def test_bad_tables(tmp_path, text, sentence):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(InputError, match=sentence):
         open_inputs(tmp_path / "t.csv")
-
-
-def test_texts_are_in_a_table(tmp_path):
-    with pytest.raises(InputError, match="must be a table"):
-        open_inputs(tmp_path, "texts")

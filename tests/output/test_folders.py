@@ -1,7 +1,5 @@
 """A resumable folder is begun, completed and finished; other folders are left alone."""
 
-from contextlib import suppress
-
 import pytest
 
 from evencover import InputError
@@ -39,16 +37,6 @@ def test_a_folder_is_completed_step_by_step(tmp_path):
     assert begin(plan) == []
     names = sorted(path.name for path in plan.folder.iterdir())
     assert names == [PLAN, "part-00000.csv", "part-00001.csv"]
-
-
-def test_a_part_that_failed_is_missing(tmp_path):
-    plan = planned(tmp_path / "sets")
-    with plan.writing():
-        write_part(plan, "part-00000.csv", "1,2\n")
-        with suppress(ValueError), atomic_path(plan.folder / "part-00001.csv") as temporary:
-            temporary.write_text("ha")
-            raise ValueError("row 1 is bad")
-    assert begin(plan) == PARTS[1:]
 
 
 def test_the_second_writer_of_a_folder_is_refused(tmp_path):

@@ -1,13 +1,21 @@
 """Sets written to files read back the same; what fails leaves nothing behind."""
 
 import csv
+import os
 
 import numpy as np
 import pytest
 from set_files import ENDINGS, read_back
 
 from evencover import InputError, PredictionSets
-from evencover.output.atomic import check_output, write_csv
+from evencover.output.atomic import (
+    atomic_path,
+    check_output,
+    read_record,
+    remove_leftovers,
+    write_csv,
+    write_record,
+)
 from evencover.output.writers import write_sets
 
 NAMES = ["a", 'quote "b", comma', "海", "line\nbreak", "€|\\"]
@@ -44,14 +52,6 @@ def test_sets_read_back_as_they_were(tmp_path, ending, names, blocks):
         named = [[NAMES[member] for member in members] for members in expected]
         assert [record["names"] for record in records] == named
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_indices_of_any_integer_type(tmp_path, ending):
-    sets = PredictionSets(np.array([0, 1, 3]), np.array([4, 0, 2], dtype=np.int64), 5)
-    write_sets(tmp_path / f"sets.{ending}", [sets])
-    records = read_back(tmp_path / f"sets.{ending}")
-    assert [record["set"] for record in records] == [[4], [0, 2]]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -114,3 +114,62 @@ def test_no_cell_of_a_table_is_a_formula(tmp_path, formula):
     with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
         (row,) = csv.DictReader(file)
     assert row == {"a": f"'{formula}", "b": "-1.5", "c": "-1.5e-3"}
+
+
+# ---- records and temporary files -----------------------------------------------------------------
+
+
+def read(path):
+    return read_record(path, lambda content: content["digest"] != "", "it is no study")
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    assert read(tmp_path / "record.json") is None
+    record = {"digest": "ab", "n": [1, 2], "name": "çédille"}
+    write_record(tmp_path / "record.json", record)
+    assert read(tmp_path / "record.json") == record
+    assert [file.name for file in tmp_path.iterdir()] == ["record.json"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "{}", '{"digest": ""}'])
+def test_what_is_no_record_is_told(tmp_path, content):
+    (tmp_path / "record.json").write_text(content)
+    with pytest.raises(InputError, match="it is no study"):
+        read(tmp_path / "record.json")
+
+
+def test_what_a_living_writer_writes_is_no_leftover(tmp_path):
+    with atomic_path(tmp_path / "a.json") as mine, atomic_path(tmp_path / "a.json") as other:
+        remove_leftovers(tmp_path)
+        mine.write_text("mine")
+        other.write_text("other")
+    assert (tmp_path / "a.json").read_text() == "mine"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_signal_while_the_temporary_file_is_made_leaves_nothing(tmp_path, monkeypatch):
+    def interrupted(path, flags):
+        os.close(os.open(path, os.O_RDWR | flags))  # Python answers signals after the call
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evencover.output.atomic.claim", interrupted)
+    with pytest.raises(KeyboardInterrupt), atomic_path(tmp_path / "a.json"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_writer_of_a_file_removes_what_a_kill_left(tmp_path):
+    (tmp_path / ".a.json.01234567.part").write_text("half")
+    (tmp_path / ".b.json.01234567.part").write_text("half of something else")
+    (tmp_path / ".a.json.part").write_text("a user's own")
+    write_record(tmp_path / "a.json", {})
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == [".a.json.part", ".b.json.01234567.part", "a.json"]
+
+
+def test_records_become_a_table(tmp_path):
+    write_csv(tmp_path / "t.csv", [{"a": 1, "b": "x, y"}, {"a": None, "b": "海"}])
+    assert (tmp_path / "t.csv").read_bytes().decode() == 'a,b\n1,"x, y"\n,海\n'
+    with pytest.raises(ValueError, match="fields not in fieldnames"):
+        write_csv(tmp_path / "t.csv", [{"a": 1}, {"c": 2}])
+    assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]

@@ -70,7 +70,6 @@ def test_alpha_is_aligned_by_name(alpha):
         {"bee": 0.02, "ant": np.float32(0.1), "default": np.float16(0.1)},
         np.array([0.1, 0.02, 0.1, 0.1], dtype=np.float32),
         pd.Series([0.02, 0.1], index=["bee", "default"], dtype="float32"),
-        pd.DataFrame({"class": ["bee", "default"], "alpha": np.float32([0.02, 0.1])}),
     ],
 )
 def test_alpha_in_single_precision_is_the_decimal_that_was_written(alpha):

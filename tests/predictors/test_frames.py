@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from evencover import (
-    ClusteredPredictor,
     EvencoverWarning,
     InputError,
     StandardPredictor,
-    compare,
     evaluate,
 )
 from evencover.data import as_source, load_languages
@@ -161,144 +159,6 @@ def test_text_labels_are_taken_wherever_labels_are(languages):
         assert found.thresholds_.tolist() == expected.thresholds_.tolist()
     with pytest.raises(InputError, match="because the classes have no names"):
         expected.predict_set(p).contains(text)
-
-
-def test_an_index_that_was_set_gives_the_ids(languages):
-    p, y, names = languages
-    ids = [f"patient {i}" for i in range(len(y))]
-    frame = pd.DataFrame(p, columns=names, index=ids)
-    predictor = ClusteredPredictor(score="aps").fit(frame, y)
-    expected = ClusteredPredictor(score="aps").fit(p, y, ids=ids)
-    assert predictor.thresholds_.tolist() == expected.thresholds_.tolist()
-    shuffled = np.random.default_rng(0).permutation(len(y))
-    sets = predictor.predict_set(frame)
-    assert predictor.predict_set(frame.iloc[shuffled]) == sets[shuffled]
-    assert as_source(pd.DataFrame(p)).ids is None
-    assert as_source(pd.DataFrame(p, index=[7] * len(y))).ids is None  # tells no rows apart
-    other = predictor.predict_set(frame, ids=np.arange(len(y)))
-    assert other == predictor.predict_set(p, ids=np.arange(len(y)))  # ids= wins
-
-
-@pytest.mark.filterwarnings("ignore:.*are the calibration rows")
-def test_labels_with_an_index_join_rows_with_an_index(languages):
-    p, y, names = languages
-    expected = StandardPredictor(score="aps").fit(p, y, ids=np.arange(len(y)) + 5)
-    order = np.random.default_rng(0).permutation(len(y))
-    index = pd.Index(np.arange(len(y)) + 5)
-    frame = pd.DataFrame(p, columns=names, index=index)
-    with_ids = pd.DataFrame(p, columns=names).assign(id=index)
-    labels = pd.DataFrame({"label": y, "id": index}).iloc[order]
-    series = pd.Series(y, index=index).iloc[order]
-    text = pd.DataFrame({"truth": y, "id": index.astype(str)}).iloc[order]
-    for rows in (frame, with_ids, with_ids.set_index("id")):
-        for given in (
-            series,
-            labels,
-            text,
-            labels.set_index("id"),
-            pl.DataFrame(labels.to_dict("list")),
-        ):
-            found = StandardPredictor(score="aps").fit(rows, given)
-            assert found.thresholds_.tolist() == expected.thresholds_.tolist()
-    with pytest.warns(EvencoverWarning, match="used for calibration"):
-        report = expected.evaluate(frame, series)
-    with pytest.warns(EvencoverWarning, match="used for calibration"):
-        same = expected.evaluate(p, y, ids=index)
-    assert report.marginal_coverage == same.marginal_coverage
-    with_param = StandardPredictor(score="aps").fit(p, series, ids=index)
-    assert with_param.thresholds_.tolist() == expected.thresholds_.tolist()
-    assert compare(frame, series, n_splits=2, scores=["aps"]).rows() == (
-        compare(frame, y, n_splits=2, scores=["aps"]).rows()
-    )
-
-
-@pytest.mark.parametrize(
-    "index",
-    [
-        lambda n: np.arange(n)[::-1],  # the default numbers, in another order
-        lambda n: pd.RangeIndex(100, 100 + n),
-        lambda n: pd.date_range("2024-01-01", periods=n, freq="h"),
-        lambda n: pd.MultiIndex.from_arrays([np.arange(n) // 7, np.arange(n) % 7]),
-        lambda n: np.arange(n) + 0.5,
-    ],
-)
-def test_any_kind_of_index_joins(languages, index):
-    p, y, _ = languages
-    frame = pd.DataFrame(p, index=index(len(y)))
-    expected = StandardPredictor().fit(frame, y)
-    series = pd.Series(y, index=frame.index)
-    order = np.random.default_rng(0).permutation(len(y))
-    for labels in (series, series.iloc[order], series.sort_index()):
-        found = StandardPredictor().fit(frame, labels)
-        assert found.thresholds_.tolist() == expected.thresholds_.tolist()
-
-
-def test_an_index_that_only_counts_is_no_index(languages):
-    p, y, names = languages
-    expected = StandardPredictor().fit(p, y)
-    left_over = pd.Series(y, index=np.arange(len(y)) * 3 + 1)  # of a split
-    named = pd.DataFrame(p, columns=names, index=[f"row {i}" for i in range(len(y))])
-    for rows, labels in ((pd.DataFrame(p), left_over), (p, left_over), (named, pd.Series(y))):
-        found = StandardPredictor().fit(rows, labels)
-        assert found.thresholds_.tolist() == expected.thresholds_.tolist()
-
-
-def test_labels_in_order_are_not_joined_to_ids_that_count(languages):
-    p, y, names = languages
-    other = np.random.default_rng(0).permutation(len(y))
-    frame = pd.DataFrame(p, columns=names).assign(id=other)
-    expected = StandardPredictor().fit(p, y)
-    found = StandardPredictor().fit(frame, pd.Series(y))  # its index is only the default
-    assert found.thresholds_.tolist() == expected.thresholds_.tolist()
-    with pytest.raises(InputError, match="either the ids or the index"):
-        StandardPredictor().fit(frame, pd.Series(y).iloc[other])
-
-
-def test_an_index_that_does_not_match_is_refused(languages):
-    p, y, _ = languages
-    frame = pd.DataFrame(p, index=np.arange(len(y)) + 5)
-    other = pd.Series(y, index=np.arange(len(y)) + 7)
-    with pytest.raises(InputError, match=r"2 rows without labels .*5, 6.* 2 labels without a row"):
-        StandardPredictor().fit(frame, other)
-    twice = pd.Series(y, index=[9, *range(6, len(y) + 5)])
-    with pytest.raises(InputError, match=r"Each id must occur once.*9"):
-        StandardPredictor().fit(frame, twice)
-    same = frame.set_axis([7] * len(y))
-    StandardPredictor().fit(same, pd.Series(y, index=same.index))  # in the same order
-
-
-@pytest.mark.filterwarnings("ignore:Ignored non-class columns")
-@pytest.mark.parametrize("name", [None, "patient"])
-def test_a_parquet_file_has_the_ids_that_its_frame_has(languages, tmp_path, name):
-    """The index of a frame gives the same random numbers before and after it is saved."""
-    p, y, names = languages
-    for index, has_ids in (
-        (pd.Index(np.arange(len(y)) * 2 + 1, name=name), True),
-        (pd.Index([f"case {i}" for i in range(len(y))], name=name), True),
-        (pd.RangeIndex(100, 100 + len(y), name=name), True),
-        (pd.RangeIndex(len(y), name=name), False),
-        (pd.Index(np.arange(len(y)) + 0.5, name=name), False),
-        (pd.MultiIndex.from_arrays([np.arange(len(y)), np.arange(len(y))]), False),
-    ):
-        frame = pd.DataFrame(p, columns=names, index=index).assign(label=y)
-        frame.to_parquet(tmp_path / "p.parquet")
-        back = pd.read_parquet(tmp_path / "p.parquet")
-        table = pa.parquet.read_table(tmp_path / "p.parquet")
-        found = [as_source(each) for each in (frame, back, table, str(tmp_path / "p.parquet"))]
-        assert [source.ids is not None for source in found] == [has_ids] * 4
-        assert [source.n_classes for source in found] == [80] * 4
-        if has_ids:
-            assert all(source.ids.tolist() == index.tolist() for source in found)
-        fits = [StandardPredictor(score="aps").fit(each) for each in found]
-        assert len({each.thresholds_.tobytes() for each in fits}) == 1
-        labels = frame["label"].iloc[::-1]
-        labels.to_frame().to_parquet(tmp_path / "y.parquet")
-        frame.drop(columns="label").to_parquet(tmp_path / "p.parquet")
-        if has_ids:
-            joined = StandardPredictor(score="aps").fit(
-                tmp_path / "p.parquet", tmp_path / "y.parquet"
-            )
-            assert joined.thresholds_.tobytes() == fits[0].thresholds_.tobytes()
 
 
 def test_a_note_when_alpha_seems_to_be_the_coverage(languages):

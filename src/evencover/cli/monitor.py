@@ -126,10 +126,11 @@ def _note_labels(labels: LabelCounts) -> None:
 
 
 def _label_columns(read: options.Input) -> tuple[Any, Any, Any]:
-    from evencover.data.open import label_columns
+    from evencover.data.open import labels_of_file
 
     assert read.labels is not None
-    return label_columns(read.labels, read.labels_key or "labels", read.ids_key)
+    labels = labels_of_file(read.labels, read.labels_key, read.ids_key)
+    return labels.ids, labels.values, labels.times
 
 
 def _measure_from(monitor: CoverageMonitor, reference: str, read: options.Input) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
@@ -56,15 +55,13 @@ class Keys:
     """User-given names of the numbers, labels and ids; None for the usual names.
 
     With one column per class, ``probabilities`` may be a glob such as ``p_*``, or ``!loss`` for all
-    columns but one. Without ``read_labels``, labels stay unread. ``shared`` are the columns of a
-    table of labels, by which it may be joined.
+    columns but one. Without ``read_labels``, labels stay unread.
     """
 
     probabilities: str | None = None
     labels: str | None = None
     ids: str | None = None
     read_labels: bool = True
-    shared: frozenset[str] = frozenset()
 
 
 USUAL = Keys()
@@ -195,28 +192,8 @@ class Contents:
     labels: Any = None
     labels_are_cells: bool = False  #: whether labels are cells of a file without types
     ids: Array | None = None
-    ids_are_index: bool = False  #: whether the ids are an index, which may only count the rows
-    index: Array | None = None  #: the index of a frame, to join labels by it
     integers_are_names: bool | None = False
     columns: ColumnUses = field(default_factory=ColumnUses)
-    shared: Mapping[str, Array] = field(default_factory=dict)  #: columns of ids, perhaps, by name
-
-    @property
-    def known_ids(self) -> Array | None:
-        """The ids; None for an index that only counts the rows, repeats, or is not an id."""
-        if self.ids is None or not self.ids_are_index:
-            return self.ids
-        return index_ids(self.ids)
-
-
-def index_ids(index: Array) -> Array | None:
-    """Return the values of an index as ids; None if they count, repeat, or are not ids."""
-    is_text = index.dtype.kind in "UO" and all(isinstance(value, str) for value in index.tolist())
-    if index.dtype.kind not in "iu" and not is_text:
-        return None
-    if not is_text and np.array_equal(index, np.arange(len(index))):
-        return None
-    return index if len(np.unique(index)) == len(index) else None
 
 
 Kind = Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]
@@ -224,7 +201,7 @@ LIST_KINDS: dict[Kind, Kind] = {"float": "list", "integer": "integer list", "tex
 
 _REASONS: dict[Kind, str] = {"text": "text", "flag": "true or false", "other": "no numbers"}
 _REASONS |= dict.fromkeys(("list", "integer list", "text list"), "a list")
-_BY_RANK = re.compile(r"(index|label)_\d+")
+_CLASS_LISTS: tuple[Kind, ...] = ("integer list", "text list")
 _REMEDY = "name the columns of the classes with probabilities_key='p_*' (--probabilities-key)"
 
 
@@ -236,10 +213,7 @@ class Column(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Indices of the columns by use; ``numbers`` is one list column, or one column per class.
-
-    A saved index counts as ids only if it is unique and not 0, 1, 2, ...
-    """
+    """Indices of the columns by use; ``numbers`` is one list column, or one column per class."""
 
     numbers: tuple[int, ...]
     is_list: bool
@@ -247,20 +221,7 @@ class Layout(NamedTuple):
     logits: bool | None
     label: int | None
     ids: int | None
-    ids_are_index: bool
     columns: ColumnUses
-
-    def shared_columns(
-        self, columns: Sequence[Column], keys: Keys, read: Callable[[int], Array]
-    ) -> dict[str, Array]:
-        """Read the columns without a use that a table of labels has, too, if they may be ids."""
-        shared: dict[str, Array] = {}
-        for place, (name, kind) in enumerate(columns):
-            is_used = place in (*self.numbers, self.label, self.ids)
-            if name in keys.shared and kind in ("text", "integer") and not is_used:
-                with suppress(InputError):  # missing values
-                    shared[name] = read(place)
-        return shared
 
 
 def choose(
@@ -277,20 +238,24 @@ def choose(
     name is reserved. Integers under any other name are ambiguous and rejected. Without `named`,
     columns have indices only. `index` is the column known to be the index of a frame.
     """
-    _reject_top_classes(columns, owner)
     names = [column.name for column in columns]
     given_label = found_key(names, keys.labels, (), owner, "labels_key")
     given_ids = found_key(names, keys.ids, (), owner, "ids_key")
     label = _label_column(columns) if named else None
     label = label if given_label is None else names.index(given_label)
-    ids = _id_column(columns, index) if named else None
+    ids = _id_column(columns) if named else None
     ids = ids if given_ids is None else names.index(given_ids)
-    ids_are_index = ids is not None and given_ids is None and names[ids] not in ID_KEYS
     others = [place for place in range(len(columns)) if place not in (label, ids)]
     list_column = _list_column(columns, others, keys, owner)
     class_names, logits, guessed = None, None, tuple[str, ...]()
     numbers: tuple[int, ...]
     if list_column is not None:
+        ranked = {Column(name, kind) for name in ("index", "label") for kind in _CLASS_LISTS}
+        if ranked & set(columns):  # timm's inference.py writes such CSV files with --topk
+            raise InputError(
+                f"{owner} must have the numbers of all classes. Got lists of the top classes next "
+                "to their numbers; write all classes (with timm: --topk 0), or a Parquet file."
+            )
         numbers, logits = (list_column,), names_logits(names[list_column], names)
         reasons = {
             names[place]: _REASONS.get(columns[place].kind, "not the list of numbers")
@@ -318,17 +283,14 @@ def choose(
                 [names[place] for place in numbers], len(numbers), f"The columns of {owner}"
             )
         if reasons and len(numbers) > 1:
-            texts = [f"{n!r} ({reason})" for n, reason in reasons.items() if n not in keys.shared]
-            if texts:
-                warn_caller(f"Ignored non-class columns of {owner}: {listed(texts, 5)}.")
+            texts = [f"{name!r} ({reason})" for name, reason in reasons.items()]
+            warn_caller(f"Ignored non-class columns of {owner}: {listed(texts, 5)}.")
     some = ", ".join(names[place] for place in numbers[:4]) + (", ..." if len(numbers) > 4 else "")
     used = {"numbers": some if len(numbers) == 1 else f"{len(numbers)} columns: {some}"}
     used |= {} if label is None else {"labels": names[label]}
     used |= {} if ids is None else {"ids": names[ids]}
     uses = ColumnUses(used, reasons, guessed)
-    return Layout(
-        numbers, list_column is not None, class_names, logits, label, ids, ids_are_index, uses
-    )
+    return Layout(numbers, list_column is not None, class_names, logits, label, ids, uses)
 
 
 def is_index_name(name: str) -> bool:
@@ -413,12 +375,9 @@ def _label_column(columns: Sequence[Column]) -> int | None:
     return None
 
 
-def _id_column(columns: Sequence[Column], index: str | None) -> int | None:
+def _id_column(columns: Sequence[Column]) -> int | None:
     """Find the column of ids: integers or text."""
-    keys = [*ID_KEYS, index or SAVED_INDEX]
-    if "__index_level_1__" in [name for name, _ in columns]:  # a multi-level index
-        keys.pop()
-    for key in keys:
+    for key in ID_KEYS:
         for place, (name, kind) in enumerate(columns):
             if name == key and kind in ("integer", "text"):
                 return place
@@ -442,26 +401,3 @@ def _list_column(
             "choose one with probabilities_key (--probabilities-key)."
         )
     return chosen[0] if chosen else None
-
-
-def _reject_top_classes(columns: Sequence[Column], owner: str) -> None:
-    """Reject files that timm's inference.py writes with --topk: columns by rank, not by class."""
-    ranks = [
-        name
-        for name, kind in columns
-        if (name in ("index", "label") and kind in ("integer list", "text list"))
-        or (_BY_RANK.fullmatch(name) and kind in ("integer", "text"))
-    ]
-    if ranks and any(kind in ("float", "list") for _, kind in columns):
-        raise by_rank(owner, f"{ranks[0]!r} next to the numbers")
-    numbers = [name for name, kind in columns if kind in ("float", "list", "integer list")]
-    if len(numbers) == 1 and Column(numbers[0], "float") in columns and numbers[0] in MATRIX_KEYS:
-        raise by_rank(owner, f"one number per row in {numbers[0]!r}")
-
-
-def by_rank(owner: str, found: str) -> InputError:
-    """Build the error for rows with the top classes in order of rank."""
-    return InputError(
-        f"{owner} must have the numbers of all classes, in the order of the classes. Got {found}: "
-        "the top classes of each row, sorted by rank; write all of them (with timm: --topk 0)."
-    )

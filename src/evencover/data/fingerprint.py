@@ -28,6 +28,7 @@ Result = TypeVar("Result")
 FEW_CLASSES, ONE_ROW_IN, ONE_CLASS_IN, LEAST_CLASSES, MOST_KEPT = 256, 16, 64, 16, 1024
 MOST_NUMBERS = 64  # per row, around the true class
 MOST_WAITING = at_once(4096, 3)  # sampled rows of blocks that are not joined yet
+MOST_PARTS = at_once(16, 2)  # fingerprints of partitions, half a megabyte each
 # Rows that are kept to test labels: 256 KB of float32, or enough rows of many classes.
 KEPT_ELEMENTS, KEPT_CLASSES = sampled(1 << 16, 600), 512
 LEAST_ROWS, MOST_ROWS = sampled(128, 60), 2048
@@ -140,6 +141,8 @@ class Sampler:
         """Pass the results of partitions on; add their fingerprints."""
         for result, fingerprint in results:
             self._parts.append(fingerprint)
+            if len(self._parts) > MOST_PARTS:
+                self._parts = [self.result()]
             yield result
 
     def add(self, start: int, rows: Any, labels: IntArray | None) -> None:

@@ -9,7 +9,6 @@ import os
 import re
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -181,7 +180,7 @@ def identity_of(location: Location) -> Identity:
         return Identity(int(about.get("size") or 0), mark)
     found = location.stat()
     if stat.S_ISDIR(found.st_mode):
-        return _identity_of_store(location, (found.st_ino, found.st_mtime_ns))
+        return _identity_of_store(location)
     if not stat.S_ISREG(found.st_mode):  # reading a pipe would block
         raise FileError(f"Cannot read '{location}': it is a device or a pipe, not a file.")
     return Identity(found.st_size, found.st_mtime_ns)
@@ -208,19 +207,8 @@ def reject_changed(location: Location, identity: Identity) -> None:
     )
 
 
-# Identities of stores: folder, identity, and time until which the identity stays valid.
-_known_stores: dict[Path, tuple[tuple[int, int], Identity, float]] = {}
-
-
-def _identity_of_store(folder: Path, which: tuple[int, int]) -> Identity:
-    """Identify a zarr store by the sizes and times of all files, in at most 5% of the time.
-
-    A replaced folder is detected immediately, a changed file in it a little later.
-    """
-    begun = time.monotonic()
-    known, identity, until = _known_stores.get(folder, (None, Identity(0, ""), 0.0))
-    if known == which and begun < until:
-        return identity
+def _identity_of_store(folder: Path) -> Identity:
+    """Identify a zarr store by the sizes and times of all files."""
     size, content = 0, hashlib.blake2b(digest_size=16)
     for where, folders, files in os.walk(folder):
         folders.sort()
@@ -229,9 +217,7 @@ def _identity_of_store(folder: Path, which: tuple[int, int]) -> Identity:
             found = os.stat(os.path.join(where, name))
             size += found.st_size
             content.update(f"{inside}/{name} {found.st_size} {found.st_mtime_ns}\n".encode())
-    identity, ended = Identity(size, content.hexdigest()), time.monotonic()
-    _known_stores[folder] = (which, identity, ended + 20 * (ended - begun))
-    return identity
+    return Identity(size, content.hexdigest())
 
 
 # Faults of the machine, not of the file.

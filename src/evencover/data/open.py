@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from fractions import Fraction
+from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Array, to_numpy
+from evencover.arrays import Array, IntArray, to_numpy
 from evencover.data.columns import (
     ID_KEYS,
     LABEL_KEYS,
@@ -23,8 +23,6 @@ from evencover.data.columns import (
     Keys,
     as_class_names,
     column_from_text,
-    index_ids,
-    is_index_name,
 )
 from evencover.data.formats.arrays import (
     ONLY_ARRAY,
@@ -46,20 +44,9 @@ from evencover.data.formats.tables import (
     ParquetFile,
     TableFile,
     TextFile,
-    csv_names,
     open_table,
     table_columns,
 )
-from evencover.data.frames import (
-    frame_columns,
-    in_memory,
-    index_of,
-    is_frame,
-    is_trainer_output,
-    rows_and_labels,
-    unpacked,
-)
-from evencover.data.join import SeparateLabels, join_labels, labels_of_frame
 from evencover.data.location import (
     Location,
     RemoteFile,
@@ -70,20 +57,22 @@ from evencover.data.location import (
     reading,
 )
 from evencover.data.readers import (
-    ConcatenatedReader,
+    column_of,
     concatenated,
+    frame_columns,
+    in_memory,
+    is_frame,
+    is_trainer_output,
     read_array,
-    read_dask_array,
     read_stream,
+    rows_and_labels,
+    unpacked,
 )
-from evencover.data.source import Classes, Reader, Source
-from evencover.errors import InputError, listed
+from evencover.data.source import Classes, Matching, Reader, Source
+from evencover.errors import InputError, listed, warn_caller
+from evencover.randomness import row_ids
 from evencover.topk import TopK, is_sparse
-from evencover.validation import (
-    MISSING,
-    class_columns,
-    is_integer_text,
-)
+from evencover.validation import MISSING, is_integer_text
 
 # Formats by extension. Optional libraries are imported on first use.
 ARRAYS: dict[str, OpenArrays] = {
@@ -108,6 +97,12 @@ TABLES: dict[str, type[TableFile]] = {
 
 
 AnyPath = str | os.PathLike[str] | RemoteFile
+
+# Names of the column of classes in a table with one row per class.
+CLASS_KEYS = (
+    *("class", "class_name", "class_names", "classes", "label", "labels", "name"),
+    SAVED_INDEX,
+)
 
 
 def open_file(path: AnyPath, keys: Keys = USUAL) -> Contents:
@@ -169,92 +164,80 @@ def _concatenated(files: Sequence[Contents], name: str) -> Contents:
     return replace(concatenated(alike, name), rows=rows)
 
 
+# ---- separate files of labels, ids and values per class -----------------------------------------
+
+
+class SeparateLabels(NamedTuple):
+    """Labels that are stored apart from the rows."""
+
+    values: Any  #: (M,) in any order if they have ids
+    ids: Array | None = None  #: (M,) their ids
+    times: Array | None = None  #: (M,) when they were known, for `monitor`
+    row_name: Callable[[int], str] | None = None  #: describes a value in messages
+    n_columns: int = 1  #: number of columns of their table
+
+
 def column_from_file(path: AnyPath, key: str = "labels") -> Array:
     """Read one value per row from separate files: the column `key`, or the only one.
 
     Accept files of every data format, and text with one value per line. Concatenate the files of a
     folder or a glob.
     """
-    return _joined([_read(file, key)[0] for file in _files(as_location(path))])
+    return _joined([_read(file, key).values for file in _files(path)])
 
 
 def labels_of_file(
-    source: Source,
     path: AnyPath,
     key: str | None = None,
     ids_key: str | None = None,
-    shared: Collection[str] = (),
+    n_rows: int | None = None,
 ) -> SeparateLabels:
-    """Read the labels of all rows, with ids and `shared` columns if the files have any.
-
-    Without ids, each of several files must match the partition at its position.
-    """
-    files, reader = _files(as_location(path)), source.reader
-    columns, ids, others = _read_all(files, key or "labels", ids_key, shared, source)
-    by_position = ids is None or source.ids is None
-    if by_position and len(files) > 1 and isinstance(reader, ConcatenatedReader):
-        reader.check_label_files([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
-    starts = list(accumulate((len(column) for column in columns[:-1]), initial=0))
+    """Read labels, with ids and times if every file has them; `n_rows` are expected in all."""
+    files = _files(path)
+    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS)
+    n_rows = n_rows if len(files) == 1 else None
+    parts = [_read(file, key or "labels", id_keys, n_rows) for file in files]
+    starts = list(accumulate((len(part.values) for part in parts[:-1]), initial=0))
 
     def row_name(row: int) -> str:
         which = bisect_right(starts, row) - 1
         return f"row {row - starts[which]} of '{files[which]}'"
 
-    n_columns = len(_column_names(files[0]))
+    values, ids, times = zip(*(part[:3] for part in parts), strict=True)
     return SeparateLabels(
-        _joined(columns), ids, row_name=row_name, others=others, n_columns=n_columns
+        _joined(values),
+        None if any(column is None for column in ids) else _joined(ids),
+        None if any(column is None for column in times) else _joined(times),
+        row_name=row_name,
+        n_columns=parts[0].n_columns,
     )
-
-
-def label_columns(
-    path: AnyPath, key: str = "labels", ids_key: str | None = None
-) -> tuple[Array | None, Array, Array | None]:
-    """Read ids, labels and times of a file of labels; None for ids or times that it lacks."""
-    labels, ids, others = _read_all(_files(as_location(path)), key, ids_key, ["time"])
-    return ids, _joined(labels), others.get("time")
-
-
-def _read_all(
-    files: list[Location],
-    key: str,
-    ids_key: str | None,
-    others: Collection[str],
-    source: Source | None = None,
-) -> tuple[list[Array], Array | None, dict[str, Array]]:
-    """Read a column of each file, and the ids and other columns that every file has."""
-    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
-    only = source if len(files) == 1 else None
-    values, ids, tables = zip(*(_read(f, key, id_keys, others, only) for f in files), strict=True)
-    in_all = [name for name in others if all(name in table for table in tables)]
-    joined = {name: _joined([table[name] for table in tables]) for name in in_all}
-    return list(values), None if any(part is None for part in ids) else _joined(ids), joined
 
 
 def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
     """Read one value per class: (class, value) pairs, or a single column of values."""
     found: list[Any] = []
-    for location in _files(as_location(path)):
+    for location in _files(path):
         with _columns(location) as columns:
             if len(columns) == 1:
-                found += _read(location, key)[0].tolist()
+                found += _read(location, key).values.tolist()
                 continue
-            class_name, value_name = class_columns(list(columns), key, f"'{location}'")
-            if class_name and _is_number(value_name) and [*columns] != ["0", "1"]:
-                raise InputError(
-                    f"'{location}' must name its columns in the first line: class,{key}. "
-                    f"Got {class_name},{value_name}."
-                )
+            class_name, value_name = _class_columns(list(columns), key, f"'{location}'")
             classes = map(str, columns[class_name].tolist())
             values = _typed(columns[value_name], location).tolist()
             found += zip(classes, values, strict=True)
     return found
 
 
-def _is_number(text: str) -> bool:
-    try:
-        return float(Fraction(text)) >= 0
-    except (ValueError, ZeroDivisionError, OverflowError):
-        return False
+def _class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]:
+    """Find the columns of classes and of values in a table with one row per class."""
+    class_name = next((name for name in CLASS_KEYS if name in names and name != key), None)
+    if len(names) == 2:
+        others = [name for name in names if name != class_name]
+        value_name = key if key in names else others[-1]
+        return next(name for name in names if name != value_name), value_name
+    if class_name is None or key not in names:
+        raise InputError(f"{owner} must have the columns 'class' and {key!r}. Got {listed(names)}.")
+    return class_name, key
 
 
 def _joined(columns: Sequence[Array]) -> Array:
@@ -263,7 +246,8 @@ def _joined(columns: Sequence[Array]) -> Array:
     return filled[0] if len(filled) == 1 else np.concatenate(filled)
 
 
-def _files(location: Location) -> list[Location]:
+def _files(path: AnyPath) -> list[Location]:
+    location = as_location(path)
     return expand(location) or [location]
 
 
@@ -284,15 +268,13 @@ def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
 
 
 def _read(
-    location: Location,
-    key: str,
-    id_keys: Sequence[str] = (),
-    others: Collection[str] = (),
-    source: Source | None = None,
-) -> tuple[Array, Array | None, dict[str, Array]]:
-    """Read one value per row, with ids and other columns if the file has them.
+    location: Location, key: str, id_keys: Sequence[str] = (), n_rows: int | None = None
+) -> SeparateLabels:
+    """Read one value per row, with ids and times if the file has them.
 
-    The column has one of the names of `key`, or is the only one.
+    The column has one of the names of `key`, or is the only one. The first cell of a CSV file with
+    one column is its name if that is `key`, or if there is one cell more than rows, and the first
+    is no number and occurs once.
     """
     with _columns(location) as columns:
         ids = next((name for name in id_keys if name in columns), None)
@@ -300,41 +282,20 @@ def _read(
         name = next((name for name in keys if name in columns), None)
         if name is None:
             is_named = location.suffix.lower() in ARRAYS and ONLY_ARRAY not in columns
-            only = [each for each in columns if each != ids]
-            if is_named or len(only) != 1:
+            others = [column for column in columns if column != ids]
+            if is_named or len(others) != 1:
                 raise InputError(f"'{location}' must have a column {key!r}. Got {listed(columns)}.")
-            name = only[0]
+            name = others[0]
         values = columns[name]
-        is_csv = TABLES.get(location.suffix.lower()) is CsvFile
-        if is_csv and list(columns) == [ONLY_ARRAY] and _has_heading(values.tolist(), key, source):
-            values = values[1:]
+        if _format(location) is CsvFile and list(columns) == [ONLY_ARRAY] and len(values):
+            first, is_longer = str(values[0]), len(values) - 1 == n_rows
+            is_new = first not in values[1:] and not is_integer_text(first)
+            values = values[1:] if first == key or (is_longer and is_new) else values
         id_values = None if ids is None else columns[ids]
         if id_values is not None and len(id_values) != len(values):
             raise InputError(f"'{location}' has {len(id_values)} ids for {len(values)} values.")
-        if id_values is not None and ids == SAVED_INDEX:
-            id_values = index_ids(id_values)
-        table = {name: columns[name] for name in others if name in columns}
-        return _typed(values, location), id_values, table
-
-
-def _has_heading(cells: list[str], key: str, source: Source | None) -> bool:
-    """Return whether the first cell of the only column is no value.
-
-    It is the key, or there is one cell more than rows, and it is no number, class or other cell.
-    """
-    if not cells or cells[0] == key:
-        return bool(cells)
-    is_longer = source is not None and len(cells) - 1 == source.n_rows
-    names = () if source is None else source.class_names or ()
-    return is_longer and cells[0] not in {*cells[1:], *names} and not is_integer_text(cells[0])
-
-
-def _column_names(location: Location) -> list[str]:
-    """Return the names of the columns or arrays of a file."""
-    if _format(location) is CsvFile:
-        return csv_names(location, None)[0]
-    with _columns(location) as columns:
-        return list(columns)
+        times = columns.get("time")
+        return SeparateLabels(_typed(values, location), id_values, times, n_columns=len(columns))
 
 
 def _typed(values: Array, location: Location) -> Array:
@@ -342,6 +303,87 @@ def _typed(values: Array, location: Location) -> Array:
     file_format = _format(location)
     is_text = isinstance(file_format, type) and issubclass(file_format, TextFile)
     return column_from_text(values.tolist()) if is_text or file_format is None else values
+
+
+# ---- joining labels to rows ----------------------------------------------------------------------
+
+
+def _labels_of_frame(frame: Any, labels_key: str | None, ids_key: str | None) -> SeparateLabels:
+    """Read the labels of a frame, with ids if it has a column of them."""
+    names = [column.name for column in frame_columns(frame)]
+    ids = next((name for name in (ids_key or ID_KEYS[0], *ID_KEYS) if name in names), None)
+    others = [name for name in names if name != ids]
+    label = labels_key or next((name for name in LABEL_KEYS if name in names), None)
+    label = others[0] if label is None and len(others) == 1 else label
+    if label not in names:
+        raise InputError(
+            f"'labels' must have a column {labels_key or 'labels'!r}. Got {listed(names)}; name it "
+            "with 'labels_key'."
+        )
+    return SeparateLabels(
+        column_of(frame, names.index(label)),
+        None if ids is None else column_of(frame, names.index(ids)),
+        n_columns=len(names),
+    )
+
+
+def _join_labels(source: Source, labels: SeparateLabels) -> Source:
+    """Return the source with these labels, and warn of labels in doubt."""
+    values, row_name = to_numpy(labels.values, "'labels'"), labels.row_name
+    has_ids = labels.ids is not None
+    if has_ids and source.ids is not None:
+        order = positions_by_id(source.ids, labels.ids)
+        n_unused = len(values) - len(order)
+        matching = Matching(len(order), True, n_unused, is_doubtful=n_unused > 0)
+        values = values[order]
+        if row_name is not None:
+            row_name = partial(_name_of_label, row_name, order)
+    else:
+        without = source.reader.name if has_ids else "the labels"
+        without = without if has_ids or source.ids is not None else ""
+        matching = Matching(values.size, without=without, is_doubtful=labels.n_columns > 1)
+    if matching.is_doubtful:
+        warn_caller(matching.sentence)
+    return source.with_labels(values, row_name=row_name, matching=matching)
+
+
+def _name_of_label(row_name: Callable[[int], str], order: IntArray, row: int) -> str:
+    """Describe the label of a row by its place in the file of labels."""
+    return row_name(int(order[row]))
+
+
+def positions_by_id(ids: Any, label_ids: Any) -> IntArray:
+    """Return the position of each id (N,) among those of the labels, of which some may be unused.
+
+    Raise InputError if an id occurs twice, or if an id is not among the others.
+    """
+    ids, label_ids = to_numpy(ids), to_numpy(label_ids)
+    keys, label_keys = row_ids(ids, len(ids)), row_ids(label_ids, len(label_ids))
+    if np.array_equal(keys, label_keys):
+        return np.arange(len(keys))
+    for some, values, where in ((keys, ids, "rows"), (label_keys, label_ids, "labels")):
+        _, first = np.unique(some, return_index=True)
+        if len(first) < len(some):
+            repeated = np.delete(values, first)
+            raise InputError(
+                f"Each id must occur once to match labels by id. Got {len(repeated)} of the "
+                f"{where} with an earlier id, such as {listed(repeated[:3])}."
+            )
+    _, in_rows, in_labels = np.intersect1d(keys, label_keys, True, True)
+    positions = np.full(len(keys), -1)
+    positions[in_rows] = in_labels
+    lacking, unused = ids[positions < 0], np.delete(label_ids, in_labels)
+    if len(lacking):
+        more = f" and {len(unused):,} labels without a row (such as {listed(unused[:3])})"
+        raise InputError(
+            f"Every row must have one of the labels, by its id. Got {len(lacking):,} rows without "
+            f"labels (such as {listed(lacking[:3])}){more if len(unused) else ''}; correct the "
+            "ids, or leave these rows out."
+        )
+    return positions
+
+
+# ---- sources -------------------------------------------------------------------------------------
 
 
 def as_source(
@@ -367,13 +409,11 @@ def as_source(
         known; a pandas or polars frame or an Arrow table, whose columns name
         the classes and may include labels and ids; a dictionary of arrays, or the output of a
         Trainer's `predict`; the path or URL of a file, folder or glob, or a list of paths; an
-        iterable of blocks of any of these, or of (block, labels) pairs; a Dask array or bag of
-        paths; or a `Source`.
+        iterable of blocks of any of these, or of (block, labels) pairs; or a `Source`.
     labels
         (N,) class indices or class names, or the path of a file with them; replaces labels in the
-        input. Labels with ids (a Series with an index, a frame or file with a column of ids) are
-        joined to rows with ids. So is a table that shares a column of unique values with that of
-        the rows, such as "path", which then has the ids. Other labels are in row order.
+        input. A frame or file of labels with a column of ids is joined to rows with ids; `ids_key`
+        names that column in both. Other labels are in row order, also those of a Series.
     ids
         (N,) ids in row order; replaces ids in the input.
     class_names
@@ -392,21 +432,20 @@ def as_source(
         The classes of a model. Columns with names are put into their order, and they name the
         classes of labels.
     """
+    if hasattr(labels, "iloc") and hasattr(probabilities, "iloc"):
+        _reject_other_index(probabilities.index, labels.index)
     labels = in_memory(labels) if is_frame(labels) else labels
     is_table = isinstance(labels, str | os.PathLike) or is_frame(labels)
     read_labels = read_labels and labels is None
     keys = Keys(probabilities_key, None if is_table else labels_key, ids_key, read_labels)
-    if is_table and ids is None and ids_key is None:
-        keys = replace(keys, shared=_names_to_share(labels, labels_key))
     if classes is not None and isinstance(probabilities, list | tuple) and not probabilities:
         probabilities = np.zeros((0, classes.n_classes))
-    stored_labels, shared = None, dict[str, Array]()
+    stored_labels = None
     if isinstance(probabilities, Source):
         source = probabilities
     else:
         contents = _open(probabilities, keys)
         source, stored_labels = _source_of(contents), contents.labels
-        shared = dict(contents.shared)
         if contents.labels_are_cells and stored_labels is not None:
             stored_labels = column_from_text(stored_labels.tolist())
     source = replace(source, allow_unknown=source.allow_unknown or allow_unknown)
@@ -431,14 +470,24 @@ def as_source(
             source = _with_classes_of(source, to_numpy(stored_labels))
         return source if stored_labels is None else source.with_labels(stored_labels)
     if isinstance(labels, str | os.PathLike):
-        values = labels_of_file(source, labels, labels_key, ids_key, shared)
+        values = labels_of_file(labels, labels_key, ids_key, source.n_rows)
     elif is_frame(labels):
-        values = labels_of_frame(labels, labels_key, ids_key, shared)
+        values = _labels_of_frame(labels, labels_key, ids_key)
     else:
-        values = SeparateLabels(labels, index_of(labels), is_index=True)
+        values = SeparateLabels(labels)
     if is_open:
         source = _with_classes_of(source, to_numpy(values.values))
-    return join_labels(source, values, shared)
+    return _join_labels(source, values)
+
+
+def _reject_other_index(rows: Any, labels: Any) -> None:
+    """Raise if the index of the labels is that of the rows in another order."""
+    if not rows.equals(labels) and len(rows) and rows.symmetric_difference(labels).empty:
+        raise InputError(
+            "Labels must be in the order of the rows, because a pandas index does not match them. "
+            "Got the index of the rows in another order; pass labels.loc[rows.index], or add a "
+            "column 'id' to both."
+        )
 
 
 def _with_classes_of(source: Source, labels: Array) -> Source:
@@ -456,16 +505,6 @@ def _with_classes_of(source: Source, labels: Array) -> Source:
     return source.with_more_classes(len(names), names)
 
 
-def _names_to_share(labels: Any, labels_key: str | None) -> frozenset[str]:
-    """Return the columns of a table of labels by which rows may be joined."""
-    if is_frame(labels):
-        names = [column.name for column in frame_columns(labels)]
-    else:
-        names = _column_names(_files(as_location(labels))[0])
-    label = next((name for name in (labels_key, *LABEL_KEYS) if name in names), None)
-    return frozenset(name for name in names if name and name != label and not is_index_name(name))
-
-
 def _source_of(contents: Contents) -> Source:
     """Build a source without labels."""
     is_reader = isinstance(contents.rows, Reader)
@@ -480,12 +519,10 @@ def _source_of(contents: Contents) -> Source:
         n_classes=n_classes,
         class_names=names,
         logits=contents.logits,
-        index=contents.index,
         columns=contents.columns,
         integers_are_names=contents.integers_are_names,
     )
-    ids = None if contents.ids is None else contents.known_ids
-    return source if ids is None else source.with_ids(ids)
+    return source if contents.ids is None else source.with_ids(contents.ids)
 
 
 def _open(probabilities: Any, keys: Keys) -> Contents:
@@ -496,7 +533,10 @@ def _open(probabilities: Any, keys: Keys) -> Contents:
     if _is_sequence_of_paths(probabilities):
         return open_files(probabilities, keys)
     if type(probabilities).__module__.startswith("dask."):
-        return _open_dask(probabilities, keys)
+        raise InputError(
+            f"Dask collections must be written to files first. Got {type(probabilities).__name__}; "
+            "'to_zarr' or 'to_parquet' writes a folder that evencover reads on the workers."
+        )
     is_table = is_frame(probabilities) or isinstance(probabilities, Mapping)
     if is_table or is_trainer_output(probabilities):
         return unpacked(probabilities, keys)
@@ -521,16 +561,3 @@ def _is_sequence_of_blocks(values: Any) -> bool:
         return True
     rows, labels = rows_and_labels(values[0])
     return getattr(rows, "ndim", 0) == 2 and (labels is None or hasattr(labels, "__len__"))
-
-
-def _open_dask(collection: Any, keys: Keys) -> Contents:
-    """Open a Dask array, or a Dask bag of paths."""
-    kind = type(collection).__module__
-    if kind.startswith("dask.array"):
-        return Contents(read_dask_array(collection))
-    if kind.startswith("dask.bag"):
-        return open_files(collection.compute(), keys)
-    raise InputError(
-        f"Dask data must be an array or a bag of paths. Got {kind}; a frame's 'to_parquet' writes "
-        "a folder that evencover reads."
-    )

@@ -1,24 +1,46 @@
-"""Readers of arrays, of streams of blocks, of several files, and of Dask arrays and frames."""
+"""Read arrays, frames, dictionaries, streams of batches, and several files one after another."""
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, to_numpy
-from evencover.data.columns import USUAL, Contents, Keys
-from evencover.data.frames import unpacked
+from evencover.arrays import (
+    Array,
+    arrow_kind,
+    matrix_from_arrow,
+    saved_index,
+    to_numpy,
+)
+from evencover.data.columns import (
+    ID_KEYS,
+    LABEL_KEYS,
+    NAMES_KEY,
+    USUAL,
+    Column,
+    Contents,
+    Keys,
+    Kind,
+    Layout,
+    checked_names,
+    choose,
+    found_key,
+    integers_are_names,
+    matrix_key,
+    names_logits,
+)
 from evencover.data.source import RawBlock, Reader, slices
 from evencover.errors import InputError, listed
-from evencover.randomness import row_ids
 from evencover.topk import TopK
-from evencover.validation import list_of_labels, matrix_shape, score_rows
+from evencover.validation import list_of_labels, score_rows
+
+# ---- arrays --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +67,153 @@ def read_array(rows: Any, **about: Any) -> ArrayReader:
     return ArrayReader(rows=matrix, n_rows=len(matrix), n_classes=matrix.shape[1], **about)
 
 
+# ---- frames and dictionaries ---------------------------------------------------------------------
+
+_BY_LETTER: dict[str, Kind] = {"f": "float", "i": "integer", "u": "integer", "b": "flag"}
+FRAME = "the frame"
+
+
+def is_frame(values: Any) -> bool:
+    """Return whether values have named columns: a pandas or polars frame, or an Arrow table."""
+    has_columns = hasattr(values, "columns")
+    return has_columns and (_is_pandas(values) or _is_polars(values) or _is_arrow(values))
+
+
+def _is_pandas(values: Any) -> bool:
+    return hasattr(values, "iloc") and hasattr(values, "dtypes")  # pandas and compatible frames
+
+
+def _is_polars(values: Any) -> bool:
+    return type(values).__module__.startswith("polars") and hasattr(values, "columns")
+
+
+def _is_arrow(values: Any) -> bool:
+    return type(values).__module__.startswith("pyarrow") and hasattr(values, "schema")
+
+
+def in_memory(frame: Any) -> Any:
+    """Return a pandas frame as it is, others as Arrow tables, which share the memory of polars."""
+    if not _is_polars(frame):
+        return frame
+    return (frame.collect() if hasattr(frame, "collect") else frame).to_arrow()
+
+
+def frame_columns(frame: Any) -> list[Column]:
+    """Return names and kinds of all columns of a pandas frame or Arrow table."""
+    if _is_arrow(frame):
+        return [Column(field.name, arrow_kind(field.type)) for field in frame.schema]
+    for place, name in enumerate(frame.columns):
+        if name is None or name != name:  # NaN
+            raise InputError(f"{FRAME} must name every column. Got {name} for column {place}.")
+    return [Column(str(name), _pandas_kind(frame, i)) for i, name in enumerate(frame.columns)]
+
+
+def _pandas_kind(frame: Any, place: int) -> Kind:
+    kind = frame.dtypes.iloc[place]
+    letter = getattr(kind, "kind", "O")
+    if letter in _BY_LETTER:
+        return _BY_LETTER[letter]
+    if letter != "O":
+        return "other"
+    if str(kind) != "object":  # text and categories, or an Arrow type
+        return "list" if "list" in str(kind) else "text"
+    values = (value for value in frame.iloc[:, place] if value is not None)
+    first = next(values, "")
+    if isinstance(first, str):
+        return "text"
+    if not isinstance(first, list | tuple | np.ndarray):
+        return "other"
+    inner = np.asarray(first).dtype.kind
+    return {"f": "list", "i": "integer list", "u": "integer list"}.get(inner, "text list")  # type: ignore[return-value]
+
+
+def _matrix_of(frame: Any, layout: Layout) -> Array:
+    """Read the numbers (N, K), without a copy if the frame stores them together."""
+    places = list(layout.numbers)
+    if _is_arrow(frame):
+        return matrix_from_arrow(frame.select(places), FRAME)
+    if layout.is_list:
+        return to_numpy(frame.iloc[:, places[0]].tolist())
+    together = places == list(range(places[0], places[0] + len(places)))
+    chosen = frame.iloc[:, places[0] : places[-1] + 1] if together else frame.iloc[:, places]
+    values = np.asarray(chosen)
+    if values.dtype.kind != "O":
+        return values
+    return np.asarray(chosen.to_numpy(np.float64, na_value=np.nan))  # nullable numbers
+
+
+def column_of(frame: Any, place: int) -> Array:
+    """Read one column (N,) of a pandas frame or Arrow table."""
+    if _is_arrow(frame):
+        return matrix_from_arrow(frame.column(place), FRAME)
+    return np.asarray(frame.iloc[:, place])
+
+
+def unpacked(values: Any, keys: Keys = USUAL) -> Contents:
+    """Unpack a frame, a dictionary, a Trainer's output, a pair of rows and labels, or rows."""
+    if is_frame(values):
+        return _of_frame(in_memory(values), keys)
+    if isinstance(values, Mapping):
+        return _of_dictionary(values, keys)
+    if is_trainer_output(values):
+        rows = values.predictions
+        rows = rows[0] if isinstance(rows, tuple | list) else rows  # hidden states follow it
+        return Contents(rows, labels=values.label_ids, logits=True)
+    rows, labels = rows_and_labels(values)
+    if labels is None:
+        return Contents(rows, getattr(rows, "class_names", None))
+    return replace(unpacked(rows, keys), labels=labels)
+
+
+def is_trainer_output(values: Any) -> bool:
+    """Return whether values are the output of Trainer.predict (Hugging Face)."""
+    return hasattr(values, "predictions") and hasattr(values, "label_ids")
+
+
+def rows_and_labels(block: Any) -> tuple[Any, Any]:
+    """Separate a block and its labels; a torch DataLoader yields lists, not tuples."""
+    is_pair = isinstance(block, tuple | list) and len(block) == 2
+    if is_pair and (isinstance(block, tuple) or getattr(block[0], "ndim", 0) == 2):
+        return block[0], block[1]
+    return block, None
+
+
+def _of_frame(frame: Any, keys: Keys) -> Contents:
+    index = saved_index(frame.schema) if _is_arrow(frame) else None
+    layout = choose(frame_columns(frame), keys, FRAME, index=index)
+    has_labels = layout.label is not None and keys.read_labels
+    return Contents(
+        _matrix_of(frame, layout),
+        layout.class_names,
+        layout.logits,
+        column_of(frame, layout.label) if has_labels else None,  # type: ignore[arg-type]
+        ids=None if layout.ids is None else column_of(frame, layout.ids),
+        integers_are_names=integers_are_names(layout.class_names),
+        columns=layout.columns,
+    )
+
+
+def _of_dictionary(batch: Mapping[str, Any], keys: Keys) -> Contents:
+    owner = "the dictionary"
+    key = matrix_key(batch, owner, keys)
+    label = found_key(batch, keys.labels, LABEL_KEYS, owner, "labels_key")
+    ids = found_key(batch, keys.ids, ID_KEYS, owner, "ids_key")
+    names = batch.get(NAMES_KEY)
+    if names is not None:
+        names = to_numpy(names).tolist()
+        names = checked_names(names, len(names), f"{NAMES_KEY!r} in {owner}")
+    return Contents(
+        batch[key],
+        names,
+        names_logits(key, batch),
+        None if label is None or not keys.read_labels else batch[label],
+        ids=None if ids is None else to_numpy(batch[ids]),
+    )
+
+
+# ---- streams and several files -------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class StreamReader(Reader):
     """Reads an iterable of blocks, such as the batches of a data loader, once."""
@@ -56,7 +225,7 @@ class StreamReader(Reader):
 
     def row_blocks(self) -> Iterator[RawBlock]:
         """Read the blocks; split large ones."""
-        start, index = 0, list[Array]()
+        start = 0
         for item in self.stream:
             block = unpacked(item, self.keys)
             rows = score_rows(block.rows)
@@ -67,12 +236,6 @@ class StreamReader(Reader):
             ids = self._ids_of(block, start)
             yield from slices(rows, labels, ids)
             start += len(rows)
-            index += [row_ids(ids, len(rows))] if block.ids_are_index and ids is not None else []
-        if index and len(np.unique(np.concatenate(index))) < sum(map(len, index)):
-            raise InputError(
-                "The index of all blocks must be unique to serve as ids. Got a value twice; reset "
-                "the index, or put the ids into a column 'id'."
-            )
 
     def without_ids(self) -> StreamReader:
         """Ignore the ids of the blocks."""
@@ -93,22 +256,15 @@ class StreamReader(Reader):
         return labels
 
     def _ids_of(self, block: Contents, start: int) -> Array | None:
-        """Return the ids of a block; all blocks must have some, or none.
-
-        An index that counts the rows, of the block or of all blocks, is not an id.
-        """
+        """Return the ids of a block; all blocks must have some, or none."""
         if self.ignores_ids:
             return None
-        ids = block.ids if self.has_ids else block.known_ids
-        if block.ids_are_index and not self.has_ids and ids is not None:
-            counts = np.array_equal(ids, np.arange(start, start + len(ids)))
-            ids = None if counts else ids
-        if (ids is not None) != self.has_ids:
+        if (block.ids is not None) != self.has_ids:
             raise InputError(
-                f"All blocks must come with ids, or none. Got {'no' if ids is None else 'another'} "
-                f"kind from row {start} on; put ids into a column 'id', or reset a frame's index."
+                f"All blocks must come with ids, or none. Got a change from row {start} on; put "
+                "the ids into a column 'id'."
             )
-        return ids
+        return block.ids
 
 
 def read_stream(blocks: Iterable[Any], keys: Keys = USUAL) -> Contents:
@@ -126,14 +282,14 @@ def read_stream(blocks: Iterable[Any], keys: Keys = USUAL) -> Contents:
         class_names=first.class_names,
         keys=keys,
         has_labels=keys.read_labels and first.labels is not None,
-        has_ids=first.known_ids is not None,
+        has_ids=first.ids is not None,
     )
-    return replace(first, rows=reader, labels=None, ids=None, index=None)
+    return replace(first, rows=reader, labels=None, ids=None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConcatenatedReader(Reader):
-    """Reads several files or chunks with the same classes, one after the other."""
+    """Reads several files with the same classes, one after the other."""
 
     readers: tuple[Reader, ...]
 
@@ -155,23 +311,6 @@ class ConcatenatedReader(Reader):
         which = min(bisect_right(starts, row), len(self.readers)) - 1
         return self.readers[which].row_name(row - starts[which])
 
-    def check_label_files(self, columns: Sequence[tuple[str, int]]) -> None:
-        """Check that files of labels, (name, rows) each, match the data files one by one."""
-        if isinstance(self.readers[0], DaskChunkReader):
-            return
-        columns = [column for column in columns if column[1]]  # empty data files are skipped, too
-        for reader, (name, n_rows) in zip(self.readers, columns, strict=False):
-            if reader.n_rows != n_rows:
-                raise InputError(
-                    f"Every file of labels must match the data file at its position. Got {n_rows} "
-                    f"labels in {name} for {reader.n_rows} rows in {reader.name}."
-                )
-        if len(columns) != len(self.readers):
-            raise InputError(
-                "There must be a file of labels for each data file, or one for all. "
-                f"Got {len(columns)} files of labels for {len(self.readers)} files of {self.name}."
-            )
-
 
 def concatenated(files: Sequence[Contents], name: str) -> Contents:
     """Concatenate files with the same classes; files without rows are skipped."""
@@ -189,7 +328,7 @@ def concatenated(files: Sequence[Contents], name: str) -> Contents:
     labels = [file.labels for file in files if file.labels is not None]
     if len({array.dtype.kind in "iu" for array in labels}) > 1:
         raise InputError(f"The labels of all files of '{name}' must be names, or all numbers.")
-    ids = [file.known_ids for file in files]
+    ids = [file.ids for file in files]
     left_out = {column: why for file in files for column, why in file.columns.left_out.items()}
     guessed = tuple(dict.fromkeys(column for file in files for column in file.columns.guessed))
     return replace(
@@ -197,13 +336,7 @@ def concatenated(files: Sequence[Contents], name: str) -> Contents:
         rows=reader,
         labels=np.concatenate(labels) if labels else None,
         ids=None if any(array is None for array in ids) else np.concatenate(ids),  # type: ignore[arg-type]
-        ids_are_index=False,
         columns=first.columns._replace(left_out=left_out, guessed=guessed),
-        shared={
-            name: np.concatenate([file.shared[name] for file in files])
-            for name in first.shared
-            if all(name in file.shared for file in files)
-        },
     )
 
 
@@ -228,37 +361,3 @@ def _reject_mixture(first: Contents, other: Contents) -> None:
         f"All files must have the same classes, and labels in all or none. "
         f"Got {mine} in {other.rows.name}, and {theirs} in {first.rows.name}."
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DaskChunkReader(Reader):
-    """Reads one row chunk: a task graph, or its rows once computed on a worker."""
-
-    chunk: Any
-
-    def row_blocks(self) -> Iterator[RawBlock]:
-        """Split the chunk."""
-        rows = self.chunk
-        if hasattr(rows, "compute"):
-            rows = rows.compute()
-        return slices(to_numpy(rows))
-
-    def identity_of_rows(self) -> tuple[Any, ...]:
-        """Identify the rows by their task."""
-        return (self.chunk.key,)
-
-
-def read_dask_array(array: Any) -> ConcatenatedReader:
-    """Read the row chunks of an (N, K) array; count the rows first if lengths are unknown."""
-    if np.isnan(array.shape).any():
-        array = array.compute_chunk_sizes()
-    n_rows, n_classes = matrix_shape(array.shape, "the Dask array")
-    chunks, lengths = array.rechunk({1: -1}).to_delayed().ravel(), array.chunks[0]
-    about: Any = {"n_classes": n_classes, "name": "the Dask array"}
-    readers = tuple(
-        DaskChunkReader(chunk=chunk, n_rows=int(length), first_row=int(start), **about)
-        for chunk, start, length in zip(
-            chunks, accumulate((0, *lengths[:-1])), lengths, strict=True
-        )
-    )
-    return ConcatenatedReader(readers=readers, n_rows=n_rows, **about)

@@ -138,7 +138,6 @@ class Matching(NamedTuple):
 
     n_rows: int
     by_id: bool = False
-    key: str | None = None  #: the column that both tables share, if that has the ids
     n_unused: int = 0  #: labels without a row
     without: str = ""  #: the side without ids, if the other has ids
     is_doubtful: bool = False  #: labels without a row, or a table matched by position: warned of
@@ -146,8 +145,7 @@ class Matching(NamedTuple):
     @property
     def how(self) -> str:
         """The matching in a few words."""
-        column = "" if self.key is None else f", the column {self.key!r}"
-        return f"by id{column}" if self.by_id else "by position"
+        return "by id" if self.by_id else "by position"
 
     @property
     def sentence(self) -> str:
@@ -156,7 +154,7 @@ class Matching(NamedTuple):
         unused = f"; {self.n_unused:,} without a row {verb} not used"
         reason = f": no ids in {self.without}" if self.without else ""
         if self.is_doubtful and not self.without:
-            reason = ": the tables share no column of unique ids; name one with ids_key (--ids-key)"
+            reason = "; if both tables have ids, name their column with ids_key (--ids-key)"
         end = (unused if self.n_unused else "") if self.by_id else reason
         return f"Labels were matched {self.how} ({self.n_rows:,} rows){end}."
 
@@ -185,7 +183,6 @@ class Source:
     matching: Matching | None = None  #: how separate labels were matched; None for stored ones
     ids: Array | None = None  #: (N,) the user's ids as they are written with sets
     keys: Array | None = None  #: (N,) the ids as 64-bit keys
-    index: Array | None = None  #: (N,) index of the rows' frame, to join labels with an index
     columns: ColumnUses = field(default_factory=ColumnUses)  #: the use of each column or array
     column_order: IntArray | None = None  #: (K,) columns of the reader in the order of the classes
     new_classes: IntArray | None = None  #: of top-k rows, the index of each class of the reader
@@ -485,7 +482,6 @@ class Source:
             labels=_part(self.labels, rows),
             ids=_part(self.ids, rows),
             keys=_part(self.keys, rows),
-            index=None,
             offset=self.offset + rows.start,
             watch=None,
         )

@@ -73,19 +73,6 @@ def _on_part(
         return merge(map(function, sampler.sampled(part.blocks()))), sampler.result()
 
 
-def _merge_parts(
-    merge: Callable[[Iterable[Result]], Result], parts: Iterable[tuple[Result, Fingerprint]]
-) -> tuple[Result, Fingerprint]:
-    sampler = Sampler()
-    return merge(sampler.collected(parts)), sampler.result()
-
-
-def _finish_first(
-    finish: Callable[[Result], Any], folded: tuple[Result, Fingerprint]
-) -> tuple[Any, Fingerprint]:
-    return finish(folded[0]), folded[1]
-
-
 def map_source(
     source: Source,
     function: Callable[[Block], Result],
@@ -114,21 +101,10 @@ def fold_source(
     finish: Callable[[Result], Any],
     executor: Any = None,
 ) -> tuple[Any, Fingerprint]:
-    """Return ``finish(merge(all results))``, and the fingerprint of all rows.
-
-    On a cluster, only the value of `finish` is sent here.
-    """
+    """Return ``finish(merge(all results))``, and the fingerprint of all rows."""
     sampler = Sampler(source.n_rows)
-    if executor is None:
-        result = finish(merge(map_source(source, function, sampler=sampler)))
-        return result, sampler.result()
-    folded: tuple[Any, Fingerprint] = as_workers(executor).fold(
-        partial(_on_part, function, merge, sampler),
-        cut(source),
-        partial(_merge_parts, merge),
-        partial(_finish_first, finish),
-    )
-    return folded
+    result = finish(merge(map_source(source, function, merge, executor, sampler=sampler)))
+    return result, sampler.result()
 
 
 def cut(source: Source) -> Iterator[Source]:

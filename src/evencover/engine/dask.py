@@ -6,21 +6,19 @@ workers without this package.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import operator
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import evencover
 from evencover.errors import FileError, InputError, import_extra, one_line
-from evencover.threads import Workers, n_threads, translate_worker_errors
+from evencover.threads import Workers, n_threads
 
 SCHEDULER_SECONDS = 10  # timeout of the scheduler
 WORKER_SECONDS = 30  # timeout of the first worker, and of all workers' versions
@@ -36,30 +34,15 @@ def import_distributed() -> Any:
 def connect(address: str) -> Any:
     """Connect to a scheduler; raise InputError if it does not answer in time."""
     distributed = import_distributed()
-    try:
-        _in_time(lambda: asyncio.run(_ask(address)), SCHEDULER_SECONDS + 1)
-        return distributed.Client(address, timeout=SCHEDULER_SECONDS, set_as_default=False)
+    settings = {"timeout": SCHEDULER_SECONDS, "set_as_default": False}
+    try:  # a client waits forever for a port that does not answer
+        return _in_time(lambda: distributed.Client(address, **settings), SCHEDULER_SECONDS + 2)
     except Exception as error:
-        remedy = "give its URL, such as tcp://host:8786, or 'local'"
-        if address.startswith("tls:"):
-            remedy = "name the certificates in dask's configuration (distributed.comm.tls)"
         raise InputError(
             f"No dask scheduler answers at {address!r} within {SCHEDULER_SECONDS} s "
-            f"({one_line(error)}); {remedy}."
+            f"({one_line(error)}); give its URL, such as tcp://host:8786, or 'local'. Certificates "
+            "for tls:// are part of dask's configuration (distributed.comm.tls)."
         ) from error
-
-
-async def _ask(address: str) -> None:
-    """Request a scheduler's identity; a client would wait forever."""
-    from distributed import Security, rpc
-
-    secrets = Security().get_connection_args("client")
-    async with asyncio.timeout(SCHEDULER_SECONDS):
-        scheduler = rpc(address, timeout=SCHEDULER_SECONDS, connection_args=secrets)
-        try:
-            await scheduler.identity()
-        finally:
-            await scheduler.close_rpc()
 
 
 def check_workers(client: Any) -> None:
@@ -90,25 +73,6 @@ def check_workers(client: Any) -> None:
     _checked.add(client)
 
 
-def wait_for(client: Any, futures: Sequence[Any]) -> None:
-    """Wait for tasks; raise if no worker is left."""
-    distributed = import_distributed()
-    was_empty = False
-    while True:
-        try:
-            with client.as_current():  # the client may not be this process's default
-                distributed.wait(futures, timeout=WORKER_SECONDS)
-            return
-        except TimeoutError:
-            is_empty = not client.nthreads()
-            if was_empty and is_empty:
-                raise InputError(
-                    "No worker is left to finish the work, and none has joined within "
-                    f"{WORKER_SECONDS} s; start some, then run the same command."
-                ) from None
-            was_empty = is_empty
-
-
 def _version() -> str:
     import evencover
 
@@ -135,8 +99,6 @@ def _in_time(function: Callable[[], Any], seconds: float) -> Any:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-FAN_IN = 16  # number of results merged by one task
-
 
 class DaskWorkers(Workers):
     """Workers of a `dask.distributed.Client`; results stay on the workers until requested.
@@ -145,55 +107,21 @@ class DaskWorkers(Workers):
     are not repeated.
     """
 
-    n_at_once: ClassVar[int] = 4  # each request takes milliseconds in this process
-
     def __init__(self, executor: Any) -> None:
         super().__init__(executor)
         check_workers(executor)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Submit ``function(*arguments)``; futures among the arguments become their results."""
-        sent = (self._with_chunk(argument) for argument in arguments)
-        return self.executor.submit(_on_a_worker, function, *sent, pure=False)
+        return self.executor.submit(_on_a_worker, function, *arguments, pure=False)
 
     def submitter(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Send the function once, not with every item."""
         return partial(self.submit, operator.call, self.submit(_itself, function))
 
-    def _with_chunk(self, argument: Any) -> Any:
-        """Build a partition of a Dask array on the worker that has its chunk."""
-        reader: Any = getattr(argument, "reader", None)
-        if not hasattr(getattr(reader, "chunk", None), "compute"):
-            return argument
-        chunk = self.executor.compute(reader.chunk)
-        bare = replace(argument, reader=replace(reader, chunk=None))
-        return self.executor.submit(_with_rows, bare, chunk, pure=False)
-
     def n_under_way(self) -> int:
         """Return enough tasks for all workers, and for some that may join later."""
         return 4 * max(1, sum(self.executor.nthreads().values()))
-
-    def results(self, futures: Sequence[Any]) -> list[Any]:
-        """Fetch the results of several futures together."""
-        with translate_worker_errors():
-            wait_for(self.executor, list(futures))
-            return list(self.executor.gather(list(futures)))
-
-    def fold(
-        self,
-        function: Callable[[Any], Result],
-        items: Iterable[Any],
-        merge: Callable[[Iterable[Result]], Result],
-        finish: Callable[[Result], Any] | None = None,
-    ) -> Any:
-        """Merge on the workers, hierarchically; only the value of `finish` is sent here."""
-        with translate_worker_errors():
-            futures = list(map(self.submitter(function), items))
-            while len(futures) > 1:
-                batches = (futures[i : i + FAN_IN] for i in range(0, len(futures), FAN_IN))
-                futures = [self.submit(_merge, merge, *batch) for batch in batches]
-            last = futures if finish is None else [self.submit(finish, futures[0])]
-            return self.results(last)[0]
 
 
 def local_cluster(n_workers: int) -> Any:
@@ -250,11 +178,3 @@ def _on_a_worker(function: Callable[..., Result], *arguments: Any) -> Result:
 
 def _itself(function: Item) -> Item:
     return function
-
-
-def _with_rows(part: Any, rows: Any) -> Any:
-    return replace(part, reader=replace(part.reader, chunk=rows))
-
-
-def _merge(merge: Callable[[Iterable[Result]], Result], *results: Result) -> Result:
-    return merge(results)

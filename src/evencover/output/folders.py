@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from evencover.arrays import import_pyarrow
-from evencover.data.source import Source
+from evencover.data.source import Block, Source
 from evencover.engine.blocks import as_workers, cut
 from evencover.errors import InputError
 from evencover.output.atomic import (
@@ -25,15 +26,11 @@ from evencover.output.atomic import (
     remove_leftovers,
     write_record,
 )
-from evencover.output.writers import (
-    Listing,
-    RuleAndListing,
-    write_sets,
-)
+from evencover.output.writers import ListedSets, Listing, write_sets
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import digest
 from evencover.taxonomy import Taxonomy
-from evencover.threads import map_on_threads, single_threaded
+from evencover.threads import map_on_threads, results_in_order, single_threaded
 
 FORMAT = 1
 PLAN = "_plan.json"
@@ -180,12 +177,12 @@ def predict_to_folder(
     n_rows = [partition.n_rows or 0 for partition in partitions]
     plan = ResumableFolder(folder, made_from, dict(zip(files, n_rows, strict=True)))
     file_of = {part.offset: folder / file for part, file in zip(partitions, files, strict=True)}
-    listed = RuleAndListing(predictor.rule(logits=source.logits), listing)
-    write = PartitionWriter(file_of, listed, source.class_names)
+    list_block = partial(listing.list_block, predictor.rule(logits=source.logits))
+    write = PartitionWriter(file_of, list_block, source.class_names)
     with plan.writing(force=force) as missing:
         todo = [part for part, file in zip(partitions, files, strict=True) if file in missing]
         if executor is not None and todo:
-            as_workers(executor).fold(write.alone, todo, sum)  # type: ignore[misc]
+            sum(results_in_order(as_workers(executor), write.alone, todo))
         else:  # one file after the other, each on all threads
             for partition in todo:
                 write(partition)
@@ -197,12 +194,12 @@ class PartitionWriter:
     """Write the sets of one partition; equal bytes on every worker, so it can be repeated."""
 
     files: Mapping[int, Path]  #: by the index of the partition's first row
-    on_block: RuleAndListing
+    list_block: Callable[[Block], ListedSets]
     class_names: Sequence[str] | None
 
     def __call__(self, partition: Source) -> int:
         """Write the partition's file; return the number of rows."""
-        blocks = map_on_threads(self.on_block, partition.blocks())
+        blocks = map_on_threads(self.list_block, partition.blocks())
         path = self.files[partition.offset]
         return write_sets(path, blocks, self.class_names, ids=partition.ids)
 

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -71,26 +72,18 @@ class Listing:
     ) -> Iterator[ListedSets]:
         """Yield listed sets; parameters are those of `predict_set_blocks`."""
         source = predictor._current_fit().open(probabilities, ids=ids, read_labels=False)
-        listed = RuleAndListing(predictor.rule(logits=source.logits), self)
-        return map_source(source, listed, ListedSets.concatenate, executor)
+        list_block = partial(self.list_block, predictor.rule(logits=source.logits))
+        return map_source(source, list_block, ListedSets.concatenate, executor)
 
-
-@dataclass(frozen=True)
-class RuleAndListing:
-    """Convert a block of rows to listed sets, here or on a worker."""
-
-    rule: SetRule
-    listing: Listing
-
-    def __call__(self, block: Block) -> ListedSets:
-        """Predict the sets of the block and list them."""
-        whole, listing = self.rule.sets(block), self.listing
-        summaries = None if listing.taxonomy is None else listing.taxonomy.describe_sets(whole)
-        sets = whole if listing.top is None else whole.top(listing.top)
+    def list_block(self, rule: SetRule, block: Block) -> ListedSets:
+        """Predict the sets of a block and list them, here or on a worker."""
+        whole = rule.sets(block)
+        summaries = None if self.taxonomy is None else self.taxonomy.describe_sets(whole)
+        sets = whole if self.top is None else whole.top(self.top)
         values = None
-        if listing.with_probabilities:
+        if self.with_probabilities:
             rows = np.repeat(np.arange(len(sets)), sets.sizes)
-            values = self.rule.scoring.probabilities(block.rows, rows, sets.indices)
+            values = rule.scoring.probabilities(block.rows, rows, sets.indices)
         return ListedSets(whole.sizes, sets, values, summaries)
 
 

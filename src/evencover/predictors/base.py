@@ -323,11 +323,10 @@ class BasePredictor:
         ----------
         probabilities
             (N, K) array-like, `TopK` or a sparse matrix, the path of a file, or an iterable of
-            (n, K) blocks or (block, labels) pairs; with an executor also a Dask array, or a list or
-            Dask bag of paths.
+            (n, K) blocks or (block, labels) pairs; or a list of paths.
         labels
-            (N,) class indices or names, unless the file or the blocks contain them. A Series, or
-            a frame with ids, is joined to rows with an index or ids.
+            (N,) class indices or names, unless the file or the blocks contain them. A frame or
+            file with ids is joined to rows with ids.
         ids
             (N,) stable row ids, integers or text, which seed a row's random numbers; by default
             the row's content and index do.

@@ -107,7 +107,7 @@ class GroupedPredictor(GroupPredictor):
     Parameters
     ----------
     groups
-        The group of each class, by name or number: a mapping, Series or two-column frame by class
+        The group of each class, by name or number: a mapping, a Series or pairs by class
         name, or a vector (K,) in the order of the classes. None: every class is its own group.
     confidence
         As for `StandardPredictor`, for the coverage of a group.

@@ -61,7 +61,7 @@ class PAS(Score):
     ----------
     prevalence
         One positive number per class, such as the training counts (only ratios matter): a mapping,
-        Series or two-column frame by class name, or a vector in class order. "auto" counts the
+        Series or pairs by class name, or a vector in class order. "auto" counts the
         calibration labels, with at least 1 per class.
 
     >>> PAS(prevalence=[8, 1, 1]).matrix([[0.5, 0.25, 0.25]])

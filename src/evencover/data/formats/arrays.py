@@ -162,7 +162,7 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
             raise InputError(f"{name} must contain real numbers. Got the type {matrix.dtype}.")
         chunks = getattr(matrix, "shards", None) or getattr(matrix, "chunks", None)
         chunks = chunks or [0 if hasattr(matrix, "in_order") else 1]
-        reject_bomb((chunks[0], n_classes), matrix.dtype, key, size)
+        reject_bomb((chunks[0] or n_rows, n_classes), matrix.dtype, key, size)
         label_key = found_key(arrays, keys.labels, LABEL_KEYS, name, "labels_key")
         id_key = found_key(arrays, keys.ids, ID_KEYS, name, "ids_key")
         names_key = NAMES_KEY if NAMES_KEY in arrays else None
@@ -175,10 +175,6 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
             if array_key is not None:
                 used[use] = array_key
         left_out = dict.fromkeys(arrays.keys() - {key, *used.values()}, "not a name that is known")
-        shared = dict[str, Array]()
-        for column in keys.shared & left_out.keys():
-            values = whole(arrays, column, size)
-            shared |= {column: values} if values is not None and values.shape == (n_rows,) else {}
         logits = names_logits(key, arrays)
     class_names = None
     if names is not None:
@@ -194,7 +190,7 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
         name=name,
     )
     columns = ColumnUses(used, left_out)
-    return Contents(reader, class_names, logits, labels, ids=ids, columns=columns, shared=shared)
+    return Contents(reader, class_names, logits, labels, ids=ids, columns=columns)
 
 
 @contextmanager
@@ -258,7 +254,7 @@ def npz_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
                 header_length = content.tell()
             # Small arrays are read through the archive, which verifies checksums.
             if info.compress_type != zipfile.ZIP_STORED or len(shape) != 2:
-                return _CompressedArray(archive, info, shape, fortran, dtype)
+                return _CompressedArray(archive, info, shape, dtype)
             file.seek(info.header_offset + 26)
             begin = info.header_offset + 30 + int(np.frombuffer(file.read(4), "<u2").sum())
             offset, end = begin + header_length, begin + info.file_size
@@ -269,40 +265,20 @@ def npz_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
 
 @dataclass
 class _CompressedArray:
-    """A member that is decompressed from its start, as far as needed."""
+    """A member that is decompressed whole when it is first read."""
 
     archive: zipfile.ZipFile
     info: zipfile.ZipInfo
     shape: tuple[int, ...]
-    fortran: bool
     dtype: np.dtype[Any]
     in_order: ClassVar[bool] = True
-    _member: IO[bytes] | None = None
-    _next_row: int = 0
-    _all: Array | None = None
+    _content: Array | None = None
 
     def __getitem__(self, rows: slice) -> Array:
-        start, stop, _ = rows.indices(self.shape[0] if self.shape else 1)
-        if self.fortran or len(self.shape) < 2:  # column-major: rows cannot be streamed
-            if self._all is None:
-                with self.archive.open(self.info) as member:
-                    self._all = np.lib.format.read_array(member, allow_pickle=False)
-            return self._all[start:stop] if self.shape else self._all
-        if self._member is None or start != self._next_row:
-            self._member, self._next_row = self.archive.open(self.info), 0
-            _header(self._member, self.info.filename)
-            self._take(start)
-        values = np.frombuffer(self._take(stop - start), self.dtype)
-        return values.reshape(-1, self.shape[1])
-
-    def _take(self, n_rows: int) -> bytes:
-        assert self._member is not None
-        wanted = n_rows * self.shape[1] * self.dtype.itemsize
-        data = self._member.read(wanted)
-        if len(data) != wanted:
-            raise EOFError(f"the file ends in row {self._next_row}")
-        self._next_row += n_rows
-        return data
+        if self._content is None:
+            with self.archive.open(self.info) as member:
+                self._content = np.lib.format.read_array(member, allow_pickle=False)
+        return self._content[rows] if self.shape else self._content
 
 
 def _header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -20,7 +20,6 @@ from evencover.arrays import (
     arrow_kind,
     import_pyarrow,
     is_list,
-    saved_index,
     to_numpy,
 )
 from evencover.data.columns import (
@@ -51,7 +50,6 @@ class Listed(NamedTuple):
     values: Array
     columns: Mapping[str, Any]  #: one value per row
     n_classes: int = 0  #: if the file states it
-    index_column: str = ""  #: the column in which pandas stored the index
 
 
 def open_listed(location: Location, keys: Keys) -> Contents | None:
@@ -68,7 +66,7 @@ def _contents(listed: Listed, keys: Keys, name: str) -> Contents:
     """Give the classes numbers: their index, or their place among all names, sorted."""
     columns = listed.columns
     label = found_key(columns, keys.labels, LABEL_KEYS, name, "labels_key")
-    ids = found_key(columns, keys.ids, (*ID_KEYS, listed.index_column), name, "ids_key")
+    ids = found_key(columns, keys.ids, ID_KEYS, name, "ids_key")
     labels = to_numpy(columns[label]) if label is not None and keys.read_labels else None
     names, classes, n_classes = None, listed.classes, listed.n_classes
     if not isinstance(classes, np.ndarray):
@@ -87,9 +85,7 @@ def _contents(listed: Listed, keys: Keys, name: str) -> Contents:
         False,
         labels,
         ids=None if ids is None else to_numpy(columns[ids]),
-        ids_are_index=ids == listed.index_column,
         columns=ColumnUses(used | ({} if ids is None else {"ids": ids})),
-        shared={key: to_numpy(columns[key]) for key in keys.shared & columns.keys() - {label}},
     )
 
 
@@ -139,7 +135,6 @@ def _read_arrow(location: Location) -> Listed | None:
     schema, read_table = _open_arrow(location)
     import pyarrow.compute as compute
 
-    index: Any = {"index_column": saved_index(schema) or ""}
     lists = [field for field in schema if is_list(field.type)]
     entries = [field.name for field in lists if _is_pair(field.type.value_type)]
     kinds = {field.name: arrow_kind(field.type) for field in lists}
@@ -148,7 +143,7 @@ def _read_arrow(location: Location) -> Listed | None:
     classes += [n for n, kind in kinds.items() if kind == "integer list" and n in CLASS_KEYS]
     if len(entries) != 1 and not len(classes) == len(scores) == 1:
         ranked = _ranked_columns(schema.names, location)
-        return None if ranked is None else _of_ranks(read_table(), ranked, location, **index)
+        return None if ranked is None else _of_ranks(read_table(), ranked, location)
     table = read_table()
     columns = {n: table.column(n) for n in schema.names if n not in {*entries, *classes, *scores}}
     columns = {n: column for n, column in columns.items() if not column.null_count}
@@ -173,7 +168,7 @@ def _read_arrow(location: Location) -> Listed | None:
             raise InputError(f"Every entry of '{location}' must be given. Got null in row {row}.")
     if arrow_kind(labels.type) == "integer":
         labels = np.asarray(labels.to_numpy(zero_copy_only=False)).astype(np.int64)
-    return Listed(starts, labels, values.to_numpy(zero_copy_only=False), columns, **index)
+    return Listed(starts, labels, values.to_numpy(zero_copy_only=False), columns)
 
 
 def _numbered(labels: Any) -> tuple[list[str], IntArray]:
@@ -324,7 +319,7 @@ def _texts(labels: Iterable[Any]) -> Any:
     return import_pyarrow().array(map(str, labels), "string")
 
 
-def _of_ranks(table: Any, ranked: list[list[str]], location: Location, **index: Any) -> Listed:
+def _of_ranks(table: Any, ranked: list[list[str]], location: Location) -> Listed:
     """Put columns by rank next to each other."""
 
     def column(name: str) -> Array:
@@ -340,7 +335,7 @@ def _of_ranks(table: Any, ranked: list[list[str]], location: Location, **index: 
     others = {name: table.column(name) for name in table.column_names if name not in used}
     is_index = ranked[0][0].startswith("index")
     classes = cells.astype(np.int64).ravel() if is_index else _texts(cells.ravel().tolist())
-    return Listed(starts, classes, numbers.ravel(), others, **index)
+    return Listed(starts, classes, numbers.ravel(), others)
 
 
 _READERS: dict[str, Callable[[Location], Listed | None]] = {

@@ -24,7 +24,6 @@ from evencover.arrays import (
     matrix_from_arrow,
     rows_of,
     saved_index,
-    saved_range,
     to_numpy,
 )
 from evencover.data.columns import (
@@ -39,11 +38,9 @@ from evencover.data.columns import (
     Contents,
     Keys,
     Kind,
-    by_rank,
     checked_names,
     choose,
     count_up,
-    index_ids,
     integers_are_names,
     is_index_name,
     is_reserved,
@@ -79,7 +76,6 @@ class TableFile(ABC):
     piece_rows: tuple[int, ...]  #: rows of each piece
     is_named: bool = True  #: whether the columns have names
     index: str | None = None  #: the column in which pandas stored the index
-    index_range: Array | None = None  #: the index that pandas stored as a range
     class_names: str | None = None  #: of a list column, as JSON
 
     @classmethod
@@ -119,13 +115,8 @@ class TableReader(Reader):
 
     def row_blocks(self) -> Iterator[RawBlock]:
         """Read the pieces as blocks."""
-        n_rows = 0
         with reading(self.table.location, self.identity):
             for rows in self._matrices():
-                if n_rows == 0 and _is_ranked(rows):
-                    numbers = f"{len(rows)} rows of {rows.shape[1]} decreasing numbers"
-                    raise by_rank(self.name, numbers)
-                n_rows += len(rows)
                 yield from slices(rows)
 
     def _matrices(self) -> Iterator[Array]:
@@ -174,16 +165,6 @@ class TableReader(Reader):
         return (*file_identity(self.table.location, self.identity), self.first_row)
 
 
-def _is_ranked(rows: Array) -> bool:
-    """Return whether every row decreases; one row does with probability 1 / K!."""
-    return (
-        rows.shape[1] > 2
-        and len(rows) > 4
-        and all(bool((part[:, 1:] <= part[:, :-1]).all()) for part in (rows[:5], rows))
-        and bool((rows[:, 0] > rows[:, -1]).any())
-    )
-
-
 def open_table(location: Location, kind: type[TableFile], keys: Keys = USUAL) -> Contents:
     """Open a table with a list column, or one column per class."""
     import_pyarrow()
@@ -204,10 +185,7 @@ def open_table(location: Location, kind: type[TableFile], keys: Keys = USUAL) ->
                 names = checked_names(stored, n_classes, f"{NAMES_KEY} in {name}")
         has_labels = layout.label is not None and keys.read_labels
         labels = table.column(columns[layout.label].name) if has_labels else None  # type: ignore[index]
-        ids = table.index_range if layout.ids is None else table.column(columns[layout.ids].name)
-        shared = layout.shared_columns(
-            columns, keys, lambda place: table.column(columns[place].name)
-        )
+        ids = None if layout.ids is None else table.column(columns[layout.ids].name)
     if n_rows and n_classes < 2:
         raise InputError(f"{name} must have at least 2 classes. Got {n_classes}.")
     reader = TableReader(
@@ -227,10 +205,8 @@ def open_table(location: Location, kind: type[TableFile], keys: Keys = USUAL) ->
         labels,
         isinstance(table, TextFile),
         ids,
-        layout.ids is None or layout.ids_are_index,
         integers_are_names=integers_are_names(layout.class_names),
         columns=layout.columns,
-        shared=shared,
     )
 
 
@@ -242,15 +218,7 @@ def table_columns(location: Location, kind: type[TableFile]) -> LazyArrays:
     """
     table = kind.open(location, None)
     stored = {SAVED_INDEX if name == table.index else name: name for name, _ in table.columns}
-    counted = None if table.index_range is None else index_ids(table.index_range)
-    stored |= {} if counted is None else {SAVED_INDEX: SAVED_INDEX}
-
-    def read(name: str) -> Array:
-        if name == SAVED_INDEX and counted is not None:
-            return counted
-        return table.column(stored[name])
-
-    return LazyArrays(stored, read)
+    return LazyArrays(stored, lambda name: table.column(stored[name]))
 
 
 # ---- Parquet and Arrow ---------------------------------------------------------------------------
@@ -264,13 +232,11 @@ def _validated(rows: Any) -> Any:
 
 def _of_schema(schema: Any, piece_rows: Iterable[int]) -> dict[str, Any]:
     """Return the fields of a `TableFile` that a schema and the rows of pieces decide."""
-    piece_rows = tuple(piece_rows)
     names = (schema.metadata or {}).get(NAMES_KEY.encode())
     return {
         "columns": tuple(Column(field.name, arrow_kind(field.type)) for field in schema),
-        "piece_rows": piece_rows,
+        "piece_rows": tuple(piece_rows),
         "index": saved_index(schema),
-        "index_range": saved_range(schema, sum(piece_rows)),
         "class_names": None if names is None else names.decode(),
     }
 
@@ -401,12 +367,6 @@ class CsvFile(TextFile):
                         kinds[place] = "other"
                 integers = {place for place, kind in enumerate(kinds) if kind == "integer"}
                 zeros = set(integers)
-                shared = set() if keys is None else keys.shared
-                cells |= {
-                    place: []
-                    for place, (name, kind) in enumerate(zip(names, kinds, strict=True))
-                    if name in shared and kind in ("text", "integer") and place not in kept
-                }
             n_rows += batch.num_rows
             for place in list(integers):
                 if not compute.all(compute.match_substring_regex(batch[place], _INTEGERS)).as_py():
@@ -583,7 +543,7 @@ class JsonLinesFile(TextFile):
                 sample = samples.setdefault(name, [])
                 if len(sample) < N_SAMPLED and value is not None:
                     sample.append(value)
-                if _is_kept(name, keys) or (keys is not None and name in keys.shared):
+                if _is_kept(name, keys):
                     known = cells.setdefault(name, [])
                     known += [None] * (n_rows - len(known))
                     known.append(value)
