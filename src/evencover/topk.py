@@ -54,8 +54,8 @@ class TopK:
         class_names: Sequence[str] | None = None,
     ) -> None:
         starts, listed = _flat(classes, "classes")
-        lengths, values = _flat(probabilities, "probabilities")
-        if not np.array_equal(starts, lengths):
+        lengths, values = _flat(probabilities, "probabilities", starts)
+        if starts is not lengths and not np.array_equal(starts, lengths):
             row = _first_difference(starts, lengths)
             raise InputError(
                 "'classes' and 'probabilities' must have the same shape. They differ in row "
@@ -107,7 +107,9 @@ class TopK:
             raise InputError(f"'probabilities' of TopK must be numbers. Got {values.dtype}.")
         if starts[-1] != len(classes) or len(classes) != len(values):
             raise InputError("'classes' and 'probabilities' of TopK must have the same length.")
-        if len(classes) and not 0 <= classes.min() <= classes.max() < n_classes:
+        short = classes.dtype == np.int32  # as unsigned integers, negative ones are large
+        largest = classes.view(np.uint32).max(initial=0) if short else classes.max(initial=0)
+        if not (largest < max(n_classes, 1) and (short or classes.min(initial=0) >= 0)):
             bad = int(np.flatnonzero((classes < 0) | (classes >= n_classes))[0])
             raise InputError(
                 f"Classes must be indices from 0 to {n_classes - 1}. Got {classes[bad]} in row "
@@ -170,8 +172,11 @@ class TopK:
             starts = self.starts[first : max(first, last) + 1]
             listed = slice(int(starts[0]), int(starts[-1]))
             return self._with(starts - starts[0], self.classes[listed], self.values[listed])
-        chosen = np.arange(len(self))[rows].ravel()
-        sizes = np.diff(self.starts)[chosen]
+        chosen = np.asarray(rows)
+        if chosen.dtype.kind not in "iu" or (chosen < 0).any():
+            chosen = np.arange(len(self))[rows]
+        chosen = chosen.ravel()
+        sizes = self.starts[chosen + 1] - self.starts[chosen]
         starts = np.concatenate([[0], np.cumsum(sizes)])
         entries = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], sizes)
         return self._with(starts, self.classes[entries], self.values[entries])
@@ -186,7 +191,11 @@ class TopK:
 
     def by_class(self) -> tuple[TopK, IntArray]:
         """Return the rows with their classes in order, and the order of the entries."""
-        order = np.argsort(self.row_of_entry * self.n_classes + self.classes)
+        keys = self.row_of_entry * self.n_classes + self.classes
+        if self.shape[0] * self.n_classes * self.size < 2**63:  # sorting is faster than argsort
+            order = np.sort(keys * self.size + np.arange(self.size)) % self.size
+        else:
+            order = np.argsort(keys)
         return self._with(self.starts, self.classes[order], self.values[order]), order
 
     def tobytes(self) -> bytes:
@@ -307,8 +316,8 @@ def numbers_per_row(rows: Any) -> int:
     return rows.size // len(rows) if isinstance(rows, TopK) and len(rows) else rows.shape[1]
 
 
-def _flat(rows: Any, name: str) -> tuple[IntArray, Array]:
-    """Concatenate rows; return where each begins, too."""
+def _flat(rows: Any, name: str, starts: IntArray | None = None) -> tuple[IntArray, Array]:
+    """Concatenate rows; return where each begins, too: these `starts` if they are the same."""
     if isinstance(rows, list | tuple):
         for row, part in enumerate(rows):
             if not hasattr(part, "__len__") or (isinstance(part, list) and None in part):
@@ -323,7 +332,9 @@ def _flat(rows: Any, name: str) -> tuple[IntArray, Array]:
     if matrix.ndim != 2:
         raise InputError(f"'{name}' of TopK must have one row per example. Got {matrix.ndim}-D.")
     n_rows, k = matrix.shape
-    return np.arange(n_rows + 1) * k, matrix.ravel()
+    if starts is None or len(starts) != n_rows + 1 or starts[-1] != n_rows * k or starts[1:2] != k:
+        starts = np.arange(n_rows + 1) * k
+    return starts, matrix.ravel()
 
 
 def _indices(names: Array, class_names: Sequence[str] | None, starts: IntArray) -> IntArray:
