@@ -116,6 +116,20 @@ class ListedRow {
         is_stored_ = false;
     }
 
+    // Number of classes whose softmax score is within a limit, without a branch.
+    int64_t count_within(double limit) const {
+        uint64_t n = 0;
+        for (int64_t j = 0; j < size_; ++j) n += softmax_score(value_at(j)) <= limit;
+        return static_cast<int64_t>(n);
+    }
+
+    // Copy the first n classes; with room for whole lanes after them.
+    void copy_classes(int64_t n, int32_t* to) const {
+        for (int64_t j = 0; j < n; j += n_lanes) {
+            std::memcpy(to + j, classes_at_ + j, n_lanes * sizeof(int32_t));
+        }
+    }
+
     // Index in the stored row.
     int64_t place_at(int64_t j) const { return is_stored_ ? j : entries_[j].place; }
 
@@ -353,19 +367,28 @@ inline int64_t listed_scores(const ListedRows& rows, const Score& score, const D
     });
 }
 
+// The smallest and the largest threshold of all classes.
+struct ThresholdRange {
+    double smallest = infinity, largest = -infinity;
+
+    ThresholdRange(const Thresholds& thresholds, int64_t n_classes) {
+        for (const double* limits : {thresholds.upper, thresholds.lower}) {
+            for (int64_t y = 0; limits && y < n_classes; ++y) {
+                smallest = std::min(smallest, limits[y]);
+                largest = std::max(largest, limits[y]);
+            }
+        }
+        if (thresholds.rank_limit) smallest = -infinity;
+    }
+};
+
 // Call `add(i, row, rank, is_in)` for the classes that may be in the set of a row, the most probable
 // first, and then `end(i, row)`.
 template <class Add, class End>
 inline int64_t each_listed_set(const ListedRows& rows, const Score& score, const Draws& draws,
                                const Thresholds& thresholds, bool keep_top, Add add, End end) {
-    double smallest = infinity, largest = -infinity;
-    for (const double* limits : {thresholds.upper, thresholds.lower}) {
-        for (int64_t y = 0; limits && y < rows.n_classes; ++y) {
-            smallest = std::min(smallest, limits[y]);
-            largest = std::max(largest, limits[y]);
-        }
-    }
-    if (thresholds.rank_limit) smallest = -infinity;
+    const ThresholdRange range(thresholds, rows.n_classes);
+    const double smallest = range.smallest, largest = range.largest;
     return each_listed_row(rows, draws, [&](int64_t i, auto& row, double u, double draw) {
         bool is_empty = true;
         row.put_in_order();
@@ -389,7 +412,16 @@ inline int64_t listed_sets(const ListedRows& rows, const Score& score, const Dra
                            ClassList& members) {
     Buffer<int32_t> classes(rows.n_rows);
     int64_t n_classes = 0, n_before = 0;
-    const int64_t bad = each_listed_set(
+    const ThresholdRange range(thresholds, rows.n_classes);
+    const auto first_classes = [&](int64_t i, auto& row, double, double) {
+        row.put_in_order();
+        sizes[i] = std::max(row.count_within(range.largest), int64_t{keep_top});
+        classes.reserve(n_classes + row.size() + n_lanes);
+        row.copy_classes(sizes[i], classes.data() + n_classes);
+        n_classes += sizes[i];
+    };
+    const bool is_one = !score.needs_order && range.smallest == range.largest;
+    const int64_t bad = is_one ? each_listed_row(rows, draws, first_classes) : each_listed_set(
         rows, score, draws, thresholds, keep_top,
         [&](int64_t, const auto& row, int64_t rank, bool is_in) {
             classes.reserve(n_classes + 1);
