@@ -54,8 +54,8 @@ class TopK:
         class_names: Sequence[str] | None = None,
     ) -> None:
         starts, listed = _flat(classes, "classes")
-        lengths, values = _flat(probabilities, "probabilities")
-        if not np.array_equal(starts, lengths):
+        lengths, values = _flat(probabilities, "probabilities", starts)
+        if starts is not lengths and not np.array_equal(starts, lengths):
             row = _first_difference(starts, lengths)
             raise InputError(
                 "'classes' and 'probabilities' must have the same shape. They differ in row "
@@ -105,23 +105,27 @@ class TopK:
             raise InputError(f"'classes' of TopK must be integers. Got {classes.dtype}.")
         if values.dtype.kind not in "iuf":
             raise InputError(f"'probabilities' of TopK must be numbers. Got {values.dtype}.")
-        if starts[-1] != len(classes) or len(classes) != len(values):
-            raise InputError("'classes' and 'probabilities' of TopK must have the same length.")
-        if len(classes) and not 0 <= classes.min() <= classes.max() < n_classes:
+        _check_starts(starts, len(classes), len(values))
+        is_short = classes.dtype == np.int32  # as unsigned integers, negative ones are large
+        largest = (classes.view(np.uint32) if is_short else classes).max(initial=0)
+        if len(classes) and not (largest < n_classes and (is_short or classes.min() >= 0)):
             bad = int(np.flatnonzero((classes < 0) | (classes >= n_classes))[0])
             raise InputError(
                 f"Classes must be indices from 0 to {n_classes - 1}. Got {classes[bad]} in row "
                 f"{_row_of(starts, bad)} of the top-k rows."
             )
-        is_short = values.dtype.kind == "f" and values.dtype.itemsize <= 4
         names = None if names is None else tuple(map(str, names))
         if names is not None and len(names) != n_classes:
             raise InputError(f"There must be one name per class. Got {len(names)} of {n_classes}.")
-        vars(self).update(n_classes=n_classes, class_names=names)
-        values = np.ascontiguousarray(values, dtype=np.float32 if is_short else np.float64)
-        classes = np.ascontiguousarray(classes, dtype=np.int32)
-        starts = np.ascontiguousarray(starts, dtype=np.int64)
-        vars(self).update(vars(self._with(starts[:], classes[:], values[:])))
+        is_float32 = values.dtype.kind == "f" and values.dtype.itemsize <= 4
+        arrays = {
+            "starts": np.ascontiguousarray(starts, dtype=np.int64)[:],
+            "classes": np.ascontiguousarray(classes, dtype=np.int32)[:],
+            "values": np.ascontiguousarray(values, np.float32 if is_float32 else np.float64)[:],
+        }
+        for array in arrays.values():
+            array.setflags(write=False)
+        vars(self).update(arrays, n_classes=n_classes, class_names=names)
 
     def _with(self, starts: IntArray, classes: Array, values: Array) -> TopK:
         """Return other rows of these classes."""
@@ -144,11 +148,6 @@ class TopK:
         return self.values.dtype
 
     @property
-    def ndim(self) -> int:
-        """2, as of every matrix of rows."""
-        return 2
-
-    @property
     def size(self) -> int:
         """Number of numbers: the listed classes of all rows."""
         return len(self.values)
@@ -164,29 +163,45 @@ class TopK:
     def __getitem__(self, rows: Any) -> Any:
         """Return some of the rows, or the numbers ``[rows, classes]``; a slice shares memory."""
         if isinstance(rows, tuple):
-            return self._numbers(*np.broadcast_arrays(*rows))
+            chosen, classes = np.broadcast_arrays(*rows)
+            return self[chosen.ravel()].numbers_of(classes.ravel()).reshape(chosen.shape)
         if isinstance(rows, slice) and rows.step in (None, 1):
             first, last, _ = rows.indices(len(self))
             starts = self.starts[first : max(first, last) + 1]
             listed = slice(int(starts[0]), int(starts[-1]))
             return self._with(starts - starts[0], self.classes[listed], self.values[listed])
-        chosen = np.arange(len(self))[rows].ravel()
-        sizes = np.diff(self.starts)[chosen]
+        chosen = np.asarray(rows)
+        if chosen.dtype.kind not in "iu" or (chosen < 0).any():
+            chosen = np.arange(len(self))[rows]
+        chosen = chosen.ravel()
+        sizes = self.starts[chosen + 1] - self.starts[chosen]
         starts = np.concatenate([[0], np.cumsum(sizes)])
         entries = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], sizes)
         return self._with(starts, self.classes[entries], self.values[entries])
 
-    def _numbers(self, rows: IntArray, classes: IntArray) -> Array:
-        """Return the numbers of these classes in these rows; 0 where a row does not list them."""
-        numbers = np.zeros(rows.shape, dtype=self.dtype)
-        listed = self[rows.ravel()]
-        is_class = listed.classes == np.repeat(classes.ravel(), np.diff(listed.starts))
-        numbers.ravel()[listed.row_of_entry[is_class]] = listed.values[is_class]
+    def numbers_of(self, classes: IntArray) -> Array:
+        """Return the number of one class in each row (N,); 0 where a row does not list it."""
+        is_class = self._is_class(classes)
+        numbers = np.zeros(len(self), dtype=self.dtype)
+        numbers[self.row_of_entry[is_class]] = self.values[is_class]
         return numbers
+
+    def lists(self, classes: IntArray) -> Array:
+        """Return whether each row lists its class of these (N,)."""
+        lists = np.zeros(len(self), dtype=bool)
+        lists[self.row_of_entry[self._is_class(classes)]] = True
+        return lists
+
+    def _is_class(self, classes: IntArray) -> Array:
+        return self.classes == np.repeat(classes, np.diff(self.starts))
 
     def by_class(self) -> tuple[TopK, IntArray]:
         """Return the rows with their classes in order, and the order of the entries."""
-        order = np.argsort(self.row_of_entry * self.n_classes + self.classes)
+        keys = self.row_of_entry * self.n_classes + self.classes
+        if self.shape[0] * self.n_classes * self.size < 2**63:  # sorting is faster than argsort
+            order = np.sort(keys * self.size + np.arange(self.size)) % self.size
+        else:
+            order = np.argsort(keys)
         return self._with(self.starts, self.classes[order], self.values[order]), order
 
     def tobytes(self) -> bytes:
@@ -198,13 +213,6 @@ class TopK:
         """Whether every row lists every class."""
         return self.size == len(self) * self.n_classes
 
-    def lists(self, classes: IntArray) -> Array:
-        """Return whether each row lists its class of these (N,)."""
-        is_class = self.classes == np.repeat(classes, np.diff(self.starts))
-        lists = np.zeros(len(self), dtype=bool)
-        lists[self.row_of_entry[is_class]] = True
-        return lists
-
     def ravel(self) -> Array:
         """Return the numbers of all rows."""
         return self.values
@@ -212,13 +220,6 @@ class TopK:
     def min(self, initial: float) -> float:
         """Return the smallest listed number."""
         return float(self.values.min(initial=initial))
-
-    def max(self, axis: int) -> Array:
-        """Return the largest number of each class (K,)."""
-        assert axis == 0
-        largest = np.zeros(self.n_classes, dtype=self.dtype)
-        np.maximum.at(largest, self.classes, self.values)
-        return largest
 
     def argmax(self, axis: int) -> IntArray:
         """Return the most probable class of each row (N,)."""
@@ -237,14 +238,6 @@ class TopK:
         entries = np.zeros(len(self), dtype=np.int64)
         entries[self.row_of_entry[top]] = top
         return entries
-
-    def first_numbers(self, width: int) -> Array:
-        """Return the first numbers of each row (N, width), and 0 after the last."""
-        is_number = np.arange(width) < np.diff(self.starts)[:, None]
-        entries = self.starts[:-1, None] + np.arange(width)
-        numbers = np.zeros(is_number.shape, dtype=self.dtype)
-        numbers[is_number] = self.values[entries[is_number]]
-        return numbers
 
     def every(self, step: int) -> Array:
         """Return the matrix (N, D) of every `step`-th class, with 0 where it is not listed."""
@@ -307,8 +300,8 @@ def numbers_per_row(rows: Any) -> int:
     return rows.size // len(rows) if isinstance(rows, TopK) and len(rows) else rows.shape[1]
 
 
-def _flat(rows: Any, name: str) -> tuple[IntArray, Array]:
-    """Concatenate rows; return where each begins, too."""
+def _flat(rows: Any, name: str, starts: IntArray | None = None) -> tuple[IntArray, Array]:
+    """Concatenate rows; return where each begins, too: these `starts` if they are the same."""
     if isinstance(rows, list | tuple):
         for row, part in enumerate(rows):
             if not hasattr(part, "__len__") or (isinstance(part, list) and None in part):
@@ -323,7 +316,9 @@ def _flat(rows: Any, name: str) -> tuple[IntArray, Array]:
     if matrix.ndim != 2:
         raise InputError(f"'{name}' of TopK must have one row per example. Got {matrix.ndim}-D.")
     n_rows, k = matrix.shape
-    return np.arange(n_rows + 1) * k, matrix.ravel()
+    if starts is None or len(starts) != n_rows + 1 or starts[-1] != n_rows * k or starts[1:2] != k:
+        starts = np.arange(n_rows + 1) * k
+    return starts, matrix.ravel()
 
 
 def _indices(names: Array, class_names: Sequence[str] | None, starts: IntArray) -> IntArray:
@@ -338,6 +333,29 @@ def _indices(names: Array, class_names: Sequence[str] | None, starts: IntArray) 
             f"{_row_of(starts, bad)} of the top-k rows."
         )
     return np.array(listed, dtype=np.int64)
+
+
+def _check_starts(starts: IntArray, n_classes: int, n_values: int) -> None:
+    """Check where rows begin among this many classes and probabilities."""
+    if starts.ndim != 1 or not len(starts) or starts.dtype.kind not in "iu" or starts[0] != 0:
+        raise InputError("'starts' of TopK must be integers from 0 on, one per row and the end.")
+    falls = np.flatnonzero(starts[1:] < starts[:-1])
+    if len(falls):
+        row = int(falls[0])
+        raise InputError(
+            "'starts' of TopK must not decrease. Got "
+            f"{starts[row]} and then {starts[row + 1]} in row {row} of the top-k rows."
+        )
+    n_entries = min(n_classes, n_values)
+    if not n_classes == n_values == starts[-1]:
+        row = _row_of(starts, n_entries)
+        reach = (
+            f"; row {row} of the top-k rows reaches beyond these" if row < len(starts) - 1 else ""
+        )
+        raise InputError(
+            "'classes' and 'probabilities' of TopK must have as many entries as all rows. Got "
+            f"{n_classes} classes and {n_values} probabilities for {starts[-1]} entries{reach}."
+        )
 
 
 def _row_of(starts: IntArray, entry: int) -> int:

@@ -179,7 +179,8 @@ class Sampler:
         classes = labels[chosen]
         chosen = chosen[(classes % size.stride == 0) & (classes < rows.shape[1])]
         if isinstance(rows, TopK):
-            numbers, top = rows[chosen].every(size.stride), rows[chosen].argmax(axis=1)
+            some = rows[chosen]
+            numbers, top = some.every(size.stride), some.argmax(axis=1)
         else:
             numbers = rows[chosen, :: size.stride]
             top = numbers.argmax(axis=1)
@@ -206,20 +207,36 @@ def _content_sample(start: int, rows: Any, labels: IntArray) -> Array:
     """Return hashes (n, 2) of some rows, chosen by content, and the indices of these rows."""
     is_sampled = np.append(_sampled_classes(rows.shape[1]), False)  # not for unknown labels
     chosen = np.flatnonzero(is_sampled[labels])
-    values, labels = rows[chosen, labels[chosen]], labels[chosen]
+    labels = labels[chosen]
+    if isinstance(rows, TopK):
+        rows = rows[chosen]
+        values = rows.numbers_of(labels)
+    else:
+        values = rows[chosen, labels]
     is_chosen = (values != 0) & (values != 1)
     if rows.shape[1] <= FEW_CLASSES:
         is_chosen &= mixed(_bits(values)) % ONE_ROW_IN == 0
     chosen, labels = chosen[is_chosen], labels[is_chosen]
     width = min(MOST_NUMBERS, rows.shape[1])
     if isinstance(rows, TopK):  # most numbers around the label are not listed
-        around = rows[chosen].by_class()[0].first_numbers(width)
+        around = _first_numbers(rows if is_chosen.all() else rows[is_chosen], width)
     else:
         first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
         around = sliding_window_view(rows, width, axis=1)[chosen, first]
     odd = np.arange(1, 2 * width, 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     hashes = mixed(np.einsum("ij,j->i", _bits(around), odd) + labels.astype(np.uint64))
     return np.stack([hashes, (chosen + start).astype(np.uint64)], axis=1)
+
+
+def _first_numbers(rows: TopK, width: int) -> Array:
+    """Return the numbers of each row's first classes (n, width), and 0 after the last."""
+    rows, _ = rows.by_class()
+    sizes = np.diff(rows.starts)
+    is_number = np.arange(width) < sizes[:, None]
+    first = np.arange(rows.size) - np.repeat(rows.starts[:-1], sizes) < width
+    numbers = np.zeros(is_number.shape, dtype=rows.dtype)
+    numbers[is_number] = rows.values if first.all() else rows.values[first]
+    return numbers
 
 
 def _bits(numbers: Array) -> Array:

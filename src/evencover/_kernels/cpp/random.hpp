@@ -132,6 +132,13 @@ inline double uniform(uint64_t seed, uint64_t use, uint64_t key) {
     return unit(uint64_t{c[0][0]} << 32 | c[1][0]);
 }
 
+// The uniforms of n <= 64 keys.
+inline void uniforms(uint64_t seed, uint64_t use, const uint64_t* keys, int64_t n, double* result) {
+    uint64_t random[64];
+    random_bits(seed, use, keys, n, random);
+    for (int64_t i = 0; i < n; ++i) result[i] = unit(random[i]);
+}
+
 class RowKeys {
    public:
     RowKeys(const Rows& rows, const Draws& draws, bool is_needed = true)

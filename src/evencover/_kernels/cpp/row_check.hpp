@@ -45,7 +45,8 @@ class FloatPass {
             sums.add(FloatLanes(row + j));
             more.add(FloatLanes(row + j + n_lanes));
         }
-        for (; j < n; j += n_lanes) sums.add(FloatLanes(row + j, n - j));
+        for (; j + n_lanes <= n; j += n_lanes) sums.add(FloatLanes(row + j));
+        if (j < n) more.add(FloatLanes(row + j, n - j));
         sums.add(more);
         sums_ = sums;
     }

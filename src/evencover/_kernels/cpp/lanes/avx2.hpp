@@ -30,10 +30,11 @@ struct FloatLanes {
 
     explicit FloatLanes(const float* at) : low(_mm256_loadu_ps(at)), high(_mm256_loadu_ps(at + 8)) {}
     FloatLanes(const float* at, int64_t n) {  // zeros beyond n
-        float copy[n_lanes] = {};
-        for (int64_t l = 0; l < n && l < n_lanes; ++l) copy[l] = at[l];
-        low = _mm256_loadu_ps(copy);
-        high = _mm256_loadu_ps(copy + 8);
+        const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        const __m256i left = _mm256_set1_epi32(static_cast<int32_t>(n < n_lanes ? n : n_lanes));
+        low = _mm256_maskload_ps(at, _mm256_cmpgt_epi32(left, lane));
+        const __m256i more = _mm256_sub_epi32(left, _mm256_set1_epi32(8));
+        high = _mm256_maskload_ps(at + 8, _mm256_cmpgt_epi32(more, lane));
     }
 
     LaneMask at_least(float from) const {
@@ -98,15 +99,17 @@ struct LaneSums {
         return _mm256_movemask_ps(_mm256_castsi256_ps(outside)) == 0;
     }
     double total() const {
-        float lanes[n_lanes];
-        _mm256_storeu_ps(lanes, low);
-        _mm256_storeu_ps(lanes + 8, high);
-        double total = 0.0;
-        for (float lane : lanes) total += static_cast<double>(lane);
-        return total;
+        const __m256d fours = _mm256_add_pd(sum_of_halves(low), sum_of_halves(high));
+        const __m128d twos =
+            _mm_add_pd(_mm256_castpd256_pd128(fours), _mm256_extractf128_pd(fours, 1));
+        return _mm_cvtsd_f64(_mm_add_sd(twos, _mm_unpackhi_pd(twos, twos)));
     }
 
    private:
+    static __m256d sum_of_halves(__m256 lanes) {
+        return _mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(lanes)),
+                             _mm256_cvtps_pd(_mm256_extractf128_ps(lanes, 1)));
+    }
     static __m256i beyond(__m256 values) {
         const __m256i b = _mm256_castps_si256(values);
         return _mm256_or_si256(b, _mm256_sub_epi32(_mm256_set1_epi32(float_one), b));

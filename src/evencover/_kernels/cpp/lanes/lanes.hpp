@@ -1,5 +1,5 @@
 // Sixteen values at a time. One file per instruction set defines FloatLanes, PlaceLanes, LaneSums,
-// PairSums, where_true, where_equal and floats_from_halves with identical results.
+// PairSums, where_true, where_equal, may_have_equals and floats_from_halves with identical results.
 #pragma once
 
 #include <cstdint>

@@ -112,6 +112,16 @@ inline LaneMask where_equal(const int32_t* values, int32_t value) {
     return mask;
 }
 
+// Whether two of n numbers are equal without their last `shift` bits.
+inline bool may_have_equals(const int32_t* values, int64_t n, int shift) {
+    int32_t n_equal = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        const int32_t value = values[i] >> shift;
+        for (int64_t j = 0; j < i; ++j) n_equal += values[j] >> shift == value;
+    }
+    return n_equal > 0;
+}
+
 inline void floats_from_halves(const uint16_t* halves, int64_t n, float* floats) {
     for (int64_t j = 0; j < n; ++j) floats[j] = float_from_half(halves[j]);
 }
