@@ -201,6 +201,14 @@ def exact_prediction_sets(matrix, groups, alpha, uniforms):
     return sets
 
 
+def p_values_of(predictor, rows, **options):
+    """Return a predictor's p-values in full; None for a method that has none."""
+    if predictor.method in ("interpolated", "rc3p"):
+        return None
+    p = predictor.predict_p(rows, **options)
+    return p.toarray() if hasattr(p, "toarray") else p
+
+
 def ascending(sets):
     """Each row's classes by their index: predictors list the most probable first."""
     return [sorted(members) for members in sets.to_lists()]

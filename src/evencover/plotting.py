@@ -108,7 +108,9 @@ class CoverageByCountDisplay(_Display):
     def from_report(cls, report: Any, *, ax: Any = None) -> Self:
         """Draw a report that knows the calibration counts, such as that of `predictor.evaluate`."""
         if report.calibration_counts is None:
-            raise InputError("'calibration_counts' are not known; pass them to evaluate.")
+            raise InputError(
+                "The report has no calibration counts; use that of predictor.evaluate."
+            )
         known = report.evaluated
         return cls(
             report.calibration_counts[known], report.class_coverage[known], _target(report)

@@ -126,31 +126,6 @@ def test_noise_floor_is_the_mean_absolute_deviation_of_a_binomial(n, alpha):
     assert both == pytest.approx(float(2 * exact + single) / 3, rel=1e-9)
 
 
-def test_groups_of_classes_are_reported_apart():
-    sets, labels = random_sets(400, 8, 3)
-    clusters = np.array([0, 0, 1, 1, -1, -1, 0, 1])
-    counts = np.array([0, 5, 9, 10, 19, 20, 5000, 3])
-    report = evaluate(sets, labels, 0.1, calibration_counts=counts)
-    coverage = oracle.class_coverage(sets.to_lists(), labels.tolist(), 8)  # 6 and 7: no test rows
-    groups = report.by_group(np.where(clusters < 0, 2, clusters), ["0", "1", "null"])
-    for row, members in zip(groups, [(0, 1), (2, 3), (4, 5)], strict=True):
-        inside = np.isin(labels, members)
-        known = [coverage[y] for y in members]
-        assert row.n_rows == inside.sum()
-        assert row.n_classes == 2
-        assert row.coverage == pytest.approx(sets.contains(labels)[inside].mean())
-        assert row.mean_class_coverage == pytest.approx(float(sum(known) / 2))
-        assert row.covgap == pytest.approx(float(50 * sum(abs(c - Fraction(9, 10)) for c in known)))
-    assert [row.group for row in groups] == ["0", "1", "null"]
-    by_count = [(row.group, row.n_classes) for row in report.by_calibration_count()]
-    assert by_count == [
-        ("no rows", 1),
-        ("1 to 9 rows", 2),
-        ("10 to 19 rows", 2),
-        ("20 to 49 rows", 1),
-    ]
-
-
 def test_the_report_can_be_read_by_people_and_machines():
     sets, labels = random_sets(200, 5, 4)
     report = evaluate(sets, labels, 0.1, class_names=list("abcde"))
@@ -192,10 +167,5 @@ def test_unsuitable_input_is_rejected():
     ):
         with pytest.raises(InputError, match=words):
             evaluate(*arguments)
-    report = evaluate(sets, [0])
-    with pytest.raises(InputError, match="'calibration_counts'"):
-        report.by_calibration_count()
-    with pytest.raises(InputError, match="'group_of_class'"):
-        report.by_group([0, 1, 2])
     with pytest.raises(InputError, match="'covgap'"):
         find_metric("covgp", "study")

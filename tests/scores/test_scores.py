@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from evencover import EvencoverWarning, InputError
+from evencover import InputError
 from evencover.randomness import RandomStream, uniforms
 from evencover.scores import (
     APS,
@@ -18,11 +18,8 @@ from evencover.scores import (
     RAPS,
     SAPS,
     SCORES,
-    Score,
     Softmax,
     make_score,
-    register_score,
-    registry,
     score_names,
 )
 
@@ -179,76 +176,3 @@ def test_what_the_labels_decide_is_filled_in():
     assert PAS().with_counts(np.array([3, 0])) == PAS((3, 1))
     with pytest.raises(InputError, match="'prevalence'"):
         PAS([1, 2]).with_counts(np.array([1, 1, 1]))
-
-
-class Point:
-    """An entry point of an installed package."""
-
-    name, value = "theirs", "their_package:Theirs"
-
-    def __init__(self, load):
-        self.load = load
-
-
-@pytest.fixture
-def installed(monkeypatch):
-    """Pretend that packages offer these scores, and forget them afterwards."""
-    known = dict(SCORES)
-
-    def install(*loads):
-        def entry_points(group):
-            assert group == "evencover.scores"
-            return [Point(load) for load in loads]
-
-        monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
-        registry._register_entry_points.cache_clear()
-
-    yield install
-    registry._register_entry_points.cache_clear()
-    SCORES.clear()
-    SCORES.update(known)
-
-
-@dataclass(frozen=True)
-class Theirs(Softmax):
-    name = "theirs"
-
-
-def test_a_registered_score_has_a_name(installed):
-    with pytest.raises(InputError, match="Unknown score 'theirs'"):
-        make_score("theirs")
-    assert register_score(Theirs) is Theirs
-    assert register_score(Theirs) is Theirs
-    assert make_score("Theirs") == Theirs()
-    assert score_names()[-1] == "theirs"
-
-
-def test_a_broken_package_is_a_warning_once(installed):
-    def broken():
-        raise ImportError("No module named 'their_package'")
-
-    installed(broken, lambda: 3, lambda: Theirs)
-    with pytest.warns(EvencoverWarning) as notes:
-        assert "theirs" in score_names()
-    first, second = (str(note.message) for note in notes)
-    assert "'theirs' (their_package:Theirs)" in first
-    assert first.endswith("No module named 'their_package'.")
-    assert "must be a subclass" in second
-    score_names()
-
-
-def test_what_cannot_be_registered(installed):
-    for thing in (3, dict, Score, APS()):
-        with pytest.raises(InputError, match=r"must be a subclass of evencover\.scores\.Score"):
-            register_score(thing)
-    for name in (None, "", "Upper", 7):
-        with pytest.raises(InputError, match="'name' of Mine"):
-            register_score(type("Mine", (Softmax,), {"name": name}))
-    with pytest.raises(InputError, match=r"'aps' belongs to evencover\.scores\.ordered\.APS"):
-        register_score(type("Mine", (APS,), {}))
-
-
-def test_a_cell_that_runs_again_may_define_its_score_anew(installed):
-    for _ in range(2):
-        cls = register_score(type("Mine", (Softmax,), {"name": "mine"}))
-        assert type(make_score("mine")) is cls

@@ -22,6 +22,7 @@ from evencover.quantiles import (
 )
 
 AUTO = "auto"
+SHOWN_COUNTS = np.array([10, 50, 100])  # examples for which a text shows the guarantee
 
 
 class Floor(NamedTuple):
@@ -70,11 +71,22 @@ class Floor(NamedTuple):
             return ""
         if self.coverage == AUTO:
             return f"Each class is guaranteed {self.graded(alpha)}."
-        return wording.floor_guarantee(self.coverage, least_rows(self._share()), is_below, names)
+        coverage = f"coverage of {wording.as_percent(self.coverage)} {wording.ON_AVERAGE}"
+        if not is_below.any():
+            return f"Every class is guaranteed {coverage}."
+        return (
+            f"Every class with at least {least_rows(self._share())} calibration examples is "
+            f"guaranteed {coverage}; {int(is_below.sum()):,} of {len(is_below):,} classes have "
+            f"fewer{wording.some_names(names, is_below)}."
+        )
 
     def graded(self, alpha: ClassAlpha) -> str:
         """State what "auto" guarantees to classes with some numbers of examples."""
-        counts = np.array(wording.SHOWN_COUNTS)
-        coverage = self.guarantees(counts, ClassAlpha.of(alpha.typical, None, len(counts)))
-        named = None if alpha.is_one else float(alpha.typical)
-        return wording.graded_guarantee(coverage, self.n_conditions, named)
+        shares = self.guarantees(SHOWN_COUNTS, ClassAlpha.of(alpha.typical, None, 3))
+        ten, fifty, hundred = (f"{share:.0%}" for share in shares)
+        formula = "k/(n+1)" if self.n_conditions == 1 else "2k/(n+1) - 1"
+        of_alpha = "" if alpha.is_one else f" at alpha = {float(alpha.typical):g}"
+        return (
+            f"at least {formula} {wording.ON_AVERAGE}: {ten} with 10 examples, {fifty} with 50, "
+            f"{hundred} with 100{of_alpha}"
+        )

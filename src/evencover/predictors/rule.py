@@ -137,11 +137,6 @@ class BoundScore:
             )
         return self.score.from_base(scores, block.rows.classes), ranks
 
-    def ranks(self, block: Block) -> IntArray:
-        """Compute ranks of every class (n, K)."""
-        with self.checking(block):
-            return _kernels.rank_matrix(block.rows, logits=self.logits)
-
 
 def listed_labels(block: Block) -> IntArray | None:
     """Count the top-k rows of each class that list their label (K,); None for other rows."""
