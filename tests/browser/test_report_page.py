@@ -8,8 +8,8 @@ from depth import size
 
 from evencover import EvencoverWarning
 from evencover.data import load_languages
+from evencover.evaluation.metrics import Confusions, Tally
 from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors import make_predictor
 from evencover.report import write_report
 from evencover.report.content import ReportCounts, describe

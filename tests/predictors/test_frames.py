@@ -96,20 +96,6 @@ def test_files_in_another_order_are_put_right_too(languages, tmp_path):
         assert report.marginal_coverage == expected.contains(y).mean()
 
 
-def test_parts_of_a_reordered_file_are_in_order(languages, tmp_path):
-    from concurrent.futures import ThreadPoolExecutor
-
-    p, y, names = languages
-    predictor = StandardPredictor().fit(p, y, class_names=names)
-    text = np.array(names)[y]
-    pd.DataFrame(p[:, ::-1], columns=names[::-1]).to_parquet(tmp_path / "p.parquet")
-    source = as_source(tmp_path / "p.parquet", text)
-    with ThreadPoolExecutor(2) as pool, pytest.warns(EvencoverWarning) as notes:
-        report = predictor.evaluate(source, executor=pool)
-    assert any(REORDERED in str(note.message) for note in notes)
-    assert report.marginal_coverage == predictor.predict_set(p).contains(y).mean()
-
-
 def test_numbers_as_labels_beside_reordered_columns_are_unclear(languages):
     p, y, names = languages
     predictor = StandardPredictor().fit(pd.DataFrame(p, columns=names), y)

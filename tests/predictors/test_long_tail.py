@@ -18,6 +18,7 @@ from evencover import (
     InputError,
     InterpolatedPredictor,
     MacroPredictor,
+    PooledPredictor,
     RC3PPredictor,
     Softmax,
     StandardPredictor,
@@ -184,21 +185,6 @@ def test_the_largest_score_within_an_offset_is_the_largest():
     assert largest_within(np.ones(2), np.array([np.inf, -np.inf])).tolist() == [np.inf, -np.inf]
 
 
-@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
-def test_interpolated_is_standard_at_0_and_classwise_at_1(data, score):
-    for tau, method in ((0, StandardPredictor), (1, ClasswisePredictor)):
-        fitted, other = InterpolatedPredictor(tau=tau, score=score), method(score=score)
-        assert fitted.fit(*data).thresholds_.tolist() == other.fit(*data).thresholds_.tolist()
-
-
-def test_fuzzy_with_an_infinite_bandwidth_is_standard_on_what_was_held_out(data):
-    held_out = random_order(0, RandomStream.SPLIT, np.arange(260))[:52]
-    fuzzy = FuzzyPredictor(bandwidth=np.inf).fit(*data)
-    standard = StandardPredictor().fit(data.rows[held_out], data.labels[held_out])
-    assert fuzzy.predict_set(data.rows) == standard.predict_set(data.rows)
-    assert fuzzy.predict_p(data.rows).tolist() == standard.predict_p(data.rows).tolist()
-
-
 @pytest.mark.parametrize(
     ("score", "exact"),
     [
@@ -234,14 +220,6 @@ def test_groups_of_classes_share_the_threshold_of_their_rows(data):
         assert fitted.predict_p(data.rows[:5])[:, y].tolist() == p
 
 
-def test_rc3p_without_a_rank_limit_is_classwise(data):
-    scores = Softmax().true_label(*data)
-    rc3p = RC3PPredictor().fit_scores(scores, data.labels, 12, ranks=np.full(260, 12))
-    classwise = ClasswisePredictor().fit(*data)
-    assert rc3p.thresholds_.tolist() == classwise.thresholds_.tolist()
-    assert rc3p.predict_set(data.rows) == classwise.predict_set(data.rows)
-
-
 def test_pas_with_equal_prevalences_is_softmax_and_classwise_always(data):
     for score in (PAS([3] * 12), PAS([0.1] * 12)):
         for method in ("standard", "clustered"):
@@ -251,15 +229,6 @@ def test_pas_with_equal_prevalences_is_softmax_and_classwise_always(data):
     adjusted, plain = ClasswisePredictor(score="pas").fit(*data), ClasswisePredictor().fit(*data)
     assert adjusted.predict_set(data.rows) == plain.predict_set(data.rows)
     assert adjusted.predict_p(data.rows).tolist() == plain.predict_p(data.rows).tolist()
-
-
-@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
-@pytest.mark.parametrize("method", ["fuzzy", "macro", "grouped", "standard"])
-def test_the_set_is_where_the_p_value_exceeds_alpha(data, method, score):
-    for alpha in ALPHAS:
-        fitted = make_predictor(method, alpha=alpha, score=score, keep_top=False).fit(*data)
-        mask = fitted.predict_set(data.rows).to_mask()
-        assert (mask == (fitted.predict_p(data.rows) > alpha)).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -322,6 +291,12 @@ GOOD, LABELS = np.full((20, 4), 0.25), np.arange(20) % 4
         (InterpolatedPredictor(tau=-0.1), "tau"),
         (InterpolatedPredictor(tau=1.5), "tau"),
         (InterpolatedPredictor(tau="half"), "tau"),
+        (PooledPredictor(floor=1.2), "floor"),
+        (PooledPredictor(floor="high"), "floor"),
+        (PooledPredictor(strength=-1), "strength"),
+        (PooledPredictor(strength="much"), "strength"),
+        (PooledPredictor(shared=1.5), "shared"),
+        (PooledPredictor(split="hold"), "holdout"),
         (FuzzyPredictor(bandwidth=0), "bandwidth"),
         (FuzzyPredictor(bandwidth=np.nan), "bandwidth"),
         (FuzzyPredictor(holdout=1.0), "holdout"),

@@ -323,18 +323,6 @@ def test_exact_p_values_replace_the_one_by_the_rows_uniform(simulate):
     assert exact == pytest.approx(plain - coin[:, None] / 61, abs=1e-15)
 
 
-def test_clustered_on_d2_with_one_class_per_cluster_is_classwise_on_d2(simulate, monkeypatch):
-    rows, labels = simulate(2000, 10, seed=1)
-    monkeypatch.setattr(
-        "evencover.predictors.clustered.cluster_embeddings", lambda z, *_: np.arange(len(z))
-    )
-    clustered = ClusteredPredictor(gamma=0.4, n_clusters=9).fit(rows, labels)
-    proper = random_order(0, RandomStream.SPLIT, np.arange(2000))[800:]
-    classwise = ClasswisePredictor().fit(rows[proper], labels[proper])
-    assert clustered.thresholds_.tolist() == classwise.thresholds_.tolist()
-    assert clustered.predict_set(rows) == classwise.predict_set(rows)
-
-
 @pytest.mark.parametrize("method", method_names())
 def test_evaluating_a_stream_is_evaluating_the_sets(simulate, quietly, method):
     rows, labels = simulate(900, 15, seed=6, long_tail=True)
@@ -346,16 +334,6 @@ def test_evaluating_a_stream_is_evaluating_the_sets(simulate, quietly, method):
     assert {name: expected[name] for name in of_sets} == of_sets
     blocks = zip(np.split(test, [7, 100]), np.split(known, [7, 100]), strict=True)
     assert predictor.evaluate(blocks).to_dict() == expected
-
-
-def test_prediction_in_blocks_streams(simulate, monkeypatch):
-    rows, labels = simulate(300, 10)
-    predictor = StandardPredictor().fit(rows, labels)
-    whole = predictor.predict_set(rows)
-    monkeypatch.setattr(source, "BLOCK_ELEMENTS", 10 * 64)
-    parts = list(predictor.predict_set_blocks(rows))
-    assert [len(part) for part in parts] == [64, 64, 64, 64, 44]
-    assert parts[1] == whole[64:128]
 
 
 def test_logits_are_the_same_as_their_probabilities(simulate):

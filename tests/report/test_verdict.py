@@ -5,7 +5,7 @@ import pytest
 from depth import size
 
 from evencover import CoverageReport
-from evencover.evaluation.tally import Tally
+from evencover.evaluation.metrics import Tally
 from evencover.predictors import make_predictor
 from evencover.report.verdict import class_states, likely_above, remedies, usual_spread, verdict
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
-from evencover.evaluation.metrics import CoverageMetrics, shown_in
+from evencover.evaluation.metrics import Confusions, CoverageMetrics, Tally, shown_in
 from evencover.evaluation.statistics import clopper_pearson, likely_below
-from evencover.evaluation.tally import Confusions, Tally
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
 from evencover.validation import label_indices, unknown_label, whole_number

@@ -30,22 +30,23 @@ from evencover.predictors.calibration import (
     warn_of_mismatch,
 )
 from evencover.predictors.fit import Fit
-from evencover.predictors.floor import AUTO, Floor
+from evencover.predictors.guarantees import (
+    AUTO,
+    NO_CLASS,
+    ON_AVERAGE,
+    Explanation,
+    Floor,
+    Needs,
+    as_percent,
+    remedy,
+    some_names,
+)
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.predictors.shift_checks import (
     EvaluationCounts,
     count_block,
     merge_counts,
     shift_warnings,
-)
-from evencover.predictors.wording import (
-    NO_CLASS,
-    ON_AVERAGE,
-    Explanation,
-    Needs,
-    as_percent,
-    remedy,
-    some_names,
 )
 from evencover.quantiles import (
     Alpha,
@@ -103,8 +104,8 @@ class BasePredictor:
         then depends on its id (or content) and `random_state`.
     keep_top
         Include the most probable class in every set, so that no set is empty. Sets only grow, so
-        every guarantee remains. None means True, but False with `exact`, whose coverage would no
-        longer be exactly 1 - alpha. False is the paper's definition.
+        every guarantee remains. "auto" means True, but False with `exact`, whose coverage would
+        no longer be exactly 1 - alpha. False is the paper's definition.
     from_logits
         Apply a softmax to the rows. Raise for probabilities, unless the input declares them as
         logits.
@@ -115,31 +116,12 @@ class BasePredictor:
         guarantees that coverage to classes with at least 1/(1 - floor) - 1 calibration examples.
         "auto", the default of POOLED, guarantees k/(n+1), where k is the largest rank with
         P(Binomial(n, 1 - alpha) < k) <= 0.1: 73% with 10 examples, 82% with 50 at alpha 0.1.
-
-    Attributes
-    ----------
-    thresholds_
-        (K,) threshold of each class; +inf means that the class is always included.
-    guarantees_
-        (K,) guaranteed coverage of each class, on average over calibration sets; 0 if none.
-    class_counts_
-        (K,) calibration rows of each class.
-    n_classes_, n_calibration_
-        K, and the number of calibration rows.
-    class_names_
-        One name per class, or None.
-    alpha_, score_
-        The target miscoverage of each class (K,), and the score of the fit.
-    acceptance_
-        Which predictions to accept, if `fit_acceptance` decided it.
-    fit_
-        The whole fit, a `Fit`.
     """
 
     alpha: Alpha | Mapping[Any, Any] | Sequence[Any] | Array = 0.1
     score: Score | str = "softmax"
     exact: bool = False
-    keep_top: bool | None = None
+    keep_top: bool | str = AUTO
     from_logits: bool = False
     random_state: int = 0
     floor: Alpha | None = None
@@ -159,7 +141,7 @@ class BasePredictor:
     _constraints: ClassVar[dict[str, Check]] = {
         "alpha": check_alpha,
         "exact": flag,
-        "keep_top": unless((None,), flag),
+        "keep_top": unless((AUTO,), flag),
         "from_logits": flag,
         "random_state": partial(whole_number, low=0, high=2**64 - 1),
         "confidence": unless((None,), exact_fraction),
@@ -462,13 +444,11 @@ class BasePredictor:
         if fit.thresholds.rank_limit is None:
             n_few = int((np.isinf(fit.thresholds.upper) & ~is_absent).sum())
             if n_few:
-                confidence, terms = getattr(self, "confidence", None), f"alpha = {fit.alpha}"
-                if confidence is not None:
-                    least = Needs.at(fit.alpha.typical, confidence).least
-                    terms += f" and confidence = {confidence}, which takes {least}"
+                least = Needs.at(fit.alpha.typical, getattr(self, "confidence", None)).least
                 warn_caller(
                     f"{n_few} of {n_classes} classes have calibration examples, but too few for a "
-                    f"finite threshold at {terms}; they are always included{where_listed}."
+                    f"finite threshold at alpha = {fit.alpha}, which takes {least}; they are "
+                    f"always included{where_listed}."
                 )
         if is_absent.any():
             warn_caller(

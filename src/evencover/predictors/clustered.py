@@ -135,14 +135,6 @@ class ClusteredPredictor(GroupPredictor):
     alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor.
 
-    Attributes
-    ----------
-    cluster_of_class_
-        (K,) cluster of each class, -1 for the null cluster; clusters are numbered
-        from the easiest classes to the hardest.
-    n_clusters_, gamma_
-        The values used; both 0 for the STANDARD fallback.
-
     Examples
     --------
     >>> from evencover.data import load_languages

@@ -60,11 +60,6 @@ class FuzzyPredictor(BasePredictor):
     alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor.
 
-    Attributes
-    ----------
-    class_limits_
-        (K,) l_y.
-
     Examples
     --------
     >>> from evencover.data import load_languages

@@ -30,8 +30,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError, warn_caller
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import N_FOLDS, CalibrationRows, Dealt, deal
-from evencover.predictors.floor import AUTO
-from evencover.predictors.wording import remedy, some_names
+from evencover.predictors.guarantees import AUTO, remedy, some_names
 from evencover.quantiles import (
     Alpha,
     ClassAlpha,

@@ -36,11 +36,6 @@ class RC3PPredictor(BasePredictor):
     alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor; ``exact=True`` is rejected, because two limits are involved.
 
-    Attributes
-    ----------
-    rank_limits_
-        (K,) k_y.
-
     Examples
     --------
     >>> from evencover.data import load_languages

@@ -16,7 +16,7 @@ from evencover._kernels.reference import SLICE_ELEMENTS, probabilities
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
 from evencover.errors import InputError
-from evencover.evaluation.tally import Confusions, Tally
+from evencover.evaluation.metrics import Confusions, Tally
 from evencover.predictors.acceptance import Acceptance
 from evencover.quantiles import Thresholds
 from evencover.randomness import places, row_ids

@@ -11,8 +11,8 @@ from evencover.arrays import FloatArray, IntArray
 from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import Block
 from evencover.errors import warn_caller
+from evencover.evaluation.metrics import Confusions, Tally
 from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors.fit import Fit
 from evencover.predictors.rule import SetRule
 from evencover.randomness import places

@@ -14,10 +14,9 @@ from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.comparison.result import Comparison
 from evencover.data.source import Block
 from evencover.engine.blocks import fold_source
-from evencover.evaluation.metrics import descriptions
+from evencover.evaluation.metrics import Confusions, Tally, descriptions
 from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import clopper_pearson
-from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels
 from evencover.predictors.rule import SetRule, listed_labels

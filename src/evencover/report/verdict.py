@@ -11,7 +11,7 @@ from evencover.arrays import Array, IntArray
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import likely_below
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.wording import Needs
+from evencover.predictors.guarantees import Needs
 from evencover.quantiles import ClassAlpha, GroupedScores, Groups
 from evencover.report.page import percent
 

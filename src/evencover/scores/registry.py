@@ -86,7 +86,8 @@ def make_score(score: Score | str | dict[str, Any]) -> Score:
         return score
     parameters = dict(score) if isinstance(score, dict) else {"name": score}
     name = parameters.pop("name", None)
-    cls = SCORES.find(name)
+    is_known = isinstance(name, str) and name in SCORES
+    cls = SCORES[str(name)] if is_known else SCORES.find(name)
     try:
         return cls(**parameters)
     except TypeError:
