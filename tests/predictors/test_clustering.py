@@ -97,13 +97,6 @@ def test_k_means_weighs_classes_by_their_data():
     assert found(np.array([1.0, 1.0, 1.0, 1.0, 99.0])) == {(0, 0, 0, 1, 1)}
 
 
-def test_k_means_does_not_depend_on_threads_or_calls():
-    z = np.random.default_rng(0).random((300, 5))
-    runs = [cluster_embeddings(z, np.ones(300), 7, 3).tolist() for _ in range(3)]
-    assert runs[0] == runs[1] == runs[2]
-    assert cluster_embeddings(z, np.ones(300), 7, 2**64 - 1).max() == 6
-
-
 def test_d1_has_exactly_floor_gamma_n_rows(simulate):
     """0.29 * 100 is 28.999999999999996 in floating point."""
     rows, labels = simulate(1000, 5, seed=1)

@@ -10,7 +10,6 @@ from evencover import (
     EvencoverWarning,
     InputError,
     StandardPredictor,
-    compare,
     evaluate,
 )
 from evencover.data import as_source, load_languages
@@ -165,39 +164,6 @@ def test_an_index_that_was_set_gives_the_ids(languages):
     assert other == predictor.predict_set(p, ids=np.arange(len(y)))  # ids= wins
 
 
-@pytest.mark.filterwarnings("ignore:.*are the calibration rows")
-def test_labels_with_an_index_join_rows_with_an_index(languages):
-    p, y, names = languages
-    expected = StandardPredictor(score="aps").fit(p, y, ids=np.arange(len(y)) + 5)
-    order = np.random.default_rng(0).permutation(len(y))
-    index = pd.Index(np.arange(len(y)) + 5)
-    frame = pd.DataFrame(p, columns=names, index=index)
-    with_ids = pd.DataFrame(p, columns=names).assign(id=index)
-    labels = pd.DataFrame({"label": y, "id": index}).iloc[order]
-    series = pd.Series(y, index=index).iloc[order]
-    text = pd.DataFrame({"truth": y, "id": index.astype(str)}).iloc[order]
-    for rows in (frame, with_ids, with_ids.set_index("id")):
-        for given in (
-            series,
-            labels,
-            text,
-            labels.set_index("id"),
-            pl.DataFrame(labels.to_dict("list")),
-        ):
-            found = StandardPredictor(score="aps").fit(rows, given)
-            assert found.thresholds_.tolist() == expected.thresholds_.tolist()
-    with pytest.warns(EvencoverWarning, match="used for calibration"):
-        report = expected.evaluate(frame, series)
-    with pytest.warns(EvencoverWarning, match="used for calibration"):
-        same = expected.evaluate(p, y, ids=index)
-    assert report.marginal_coverage == same.marginal_coverage
-    with_param = StandardPredictor(score="aps").fit(p, series, ids=index)
-    assert with_param.thresholds_.tolist() == expected.thresholds_.tolist()
-    assert compare(frame, series, n_splits=2, scores=["aps"]).rows() == (
-        compare(frame, y, n_splits=2, scores=["aps"]).rows()
-    )
-
-
 @pytest.mark.parametrize(
     "index",
     [
@@ -253,40 +219,6 @@ def test_an_index_that_does_not_match_is_refused(languages):
     StandardPredictor().fit(same, pd.Series(y, index=same.index))  # in the same order
 
 
-@pytest.mark.filterwarnings("ignore:Ignored non-class columns")
-@pytest.mark.parametrize("name", [None, "patient"])
-def test_a_parquet_file_has_the_ids_that_its_frame_has(languages, tmp_path, name):
-    """The index of a frame gives the same random numbers before and after it is saved."""
-    p, y, names = languages
-    for index, has_ids in (
-        (pd.Index(np.arange(len(y)) * 2 + 1, name=name), True),
-        (pd.Index([f"case {i}" for i in range(len(y))], name=name), True),
-        (pd.RangeIndex(100, 100 + len(y), name=name), True),
-        (pd.RangeIndex(len(y), name=name), False),
-        (pd.Index(np.arange(len(y)) + 0.5, name=name), False),
-        (pd.MultiIndex.from_arrays([np.arange(len(y)), np.arange(len(y))]), False),
-    ):
-        frame = pd.DataFrame(p, columns=names, index=index).assign(label=y)
-        frame.to_parquet(tmp_path / "p.parquet")
-        back = pd.read_parquet(tmp_path / "p.parquet")
-        table = pa.parquet.read_table(tmp_path / "p.parquet")
-        found = [as_source(each) for each in (frame, back, table, str(tmp_path / "p.parquet"))]
-        assert [source.ids is not None for source in found] == [has_ids] * 4
-        assert [source.n_classes for source in found] == [80] * 4
-        if has_ids:
-            assert all(source.ids.tolist() == index.tolist() for source in found)
-        fits = [StandardPredictor(score="aps").fit(each) for each in found]
-        assert len({each.thresholds_.tobytes() for each in fits}) == 1
-        labels = frame["label"].iloc[::-1]
-        labels.to_frame().to_parquet(tmp_path / "y.parquet")
-        frame.drop(columns="label").to_parquet(tmp_path / "p.parquet")
-        if has_ids:
-            joined = StandardPredictor(score="aps").fit(
-                tmp_path / "p.parquet", tmp_path / "y.parquet"
-            )
-            assert joined.thresholds_.tobytes() == fits[0].thresholds_.tobytes()
-
-
 def test_a_note_when_alpha_seems_to_be_the_coverage(languages):
     p, y, _ = languages
     with pytest.warns(
@@ -304,3 +236,16 @@ def test_nullable_numbers_must_not_be_missing(kind):
     for entry in (fitted.predict_set, lambda each: StandardPredictor().fit(each, [0, 1, 0])):
         with pytest.raises(InputError, match="row 1"):
             entry(frame)
+
+
+def test_a_parquet_file_has_the_ids_that_its_frame_has(languages, tmp_path):
+    """The index of a frame gives the same random numbers before and after it is saved."""
+    p, y, names = languages
+    cases = pd.Index([f"case {i}" for i in range(len(y))], name="patient")
+    for index, has_ids in ((cases, True), (pd.RangeIndex(len(y)), False)):
+        frame = pd.DataFrame(p, columns=names, index=index).assign(label=y)
+        frame.to_parquet(tmp_path / "p.parquet")
+        sources = [as_source(each) for each in (frame, tmp_path / "p.parquet")]
+        assert [source.ids is not None for source in sources] == [has_ids] * 2
+        first, second = (StandardPredictor(score="aps").fit(source) for source in sources)
+        assert first.thresholds_.tolist() == second.thresholds_.tolist()

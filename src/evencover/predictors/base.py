@@ -164,9 +164,7 @@ class BasePredictor:
         "A set includes the class if its score is at most the threshold. The threshold comes from "
         "the {rows} of this class and those of other classes."
     )
-    _usual_cause: ClassVar[str] = (
-        "All classes share one threshold, so hard classes are covered less and easy classes more."
-    )
+    _usual_cause: ClassVar[str] = "Thresholds shared with other classes may not suit these."
     _missing_class_note: ClassVar[str] = "they use the standard threshold"
 
     # ---- for a method to override ----------------------------------------------------------------
@@ -217,7 +215,8 @@ class BasePredictor:
     def _cause(self, under: IntArray) -> str:
         """Explain why the classes `under` may be undercovered, and what to try."""
         counts = self.class_counts_[under]
-        return f"{self._usual_cause} {remedy(counts, self._row_needs(), self.method)}".rstrip()
+        cause = self._guarantor()._usual_cause
+        return f"{cause} {remedy(counts, self._row_needs(), self.method)}".rstrip()
 
     def _fitted_values(self) -> dict[str, Any]:
         """Return plain values worth a column in a table, such as the number of clusters."""
@@ -445,10 +444,11 @@ class BasePredictor:
             n_few = int((np.isinf(fit.thresholds.upper) & ~is_absent).sum())
             if n_few:
                 least = Needs.at(fit.alpha.typical, getattr(self, "confidence", None)).least
+                takes = f", which takes {least}" if fit.alpha.is_one else ""
                 warn_caller(
                     f"{n_few} of {n_classes} classes have calibration examples, but too few for a "
-                    f"finite threshold at alpha = {fit.alpha}, which takes {least}; they are "
-                    f"always included{where_listed}."
+                    f"finite threshold at alpha = {fit.alpha}{takes}; they are always included"
+                    f"{where_listed}."
                 )
         if is_absent.any():
             warn_caller(
@@ -638,7 +638,7 @@ class BasePredictor:
 
     @property
     def thresholds_(self) -> FloatArray:
-        """The threshold of each class (K,); with `exact` the upper one of two."""
+        """The threshold of each class (K,), +inf if always included; with `exact` the upper one."""
         return self._any_fit.thresholds.upper
 
     @property

@@ -36,8 +36,8 @@ class ClasswisePredictor(GroupPredictor):
     summary: ClassVar[str] = "one threshold per class, from the class's own examples alone"
     guarantee: ClassVar[str] = "Coverage of 1 - alpha for every class is guaranteed {sets}."
     _usual_cause: ClassVar[str] = (
-        "Each class has its own threshold, so with few calibration examples its coverage varies "
-        "widely between calibration sets."
+        "Each class has its own threshold. With few calibration examples, its coverage varies "
+        "widely between calibration sets; with many, a shortfall suggests a distribution shift."
     )
     _depends_on_prevalence: ClassVar[bool] = False
     _missing_class_note: ClassVar[str] = "classwise always includes them"

@@ -26,6 +26,9 @@ AUTO = "auto"
 SHOWN_COUNTS = np.array([10, 50, 100])  # examples for which a text shows the guarantee
 ON_AVERAGE = "on average over calibration sets"
 NO_CLASS = "; no single class has a guarantee"
+ONE_THRESHOLD = (
+    "All classes share one threshold, so hard classes are covered less and easy classes more."
+)
 
 
 class Floor(NamedTuple):
@@ -73,7 +76,7 @@ class Floor(NamedTuple):
         if self.coverage is None:
             return ""
         if self.coverage == AUTO:
-            return f"Each class is guaranteed {self.graded(alpha)}."
+            return self._graded(alpha)
         coverage = f"coverage of {as_percent(self.coverage)} {ON_AVERAGE}"
         if not is_below.any():
             return f"Every class is guaranteed {coverage}."
@@ -83,15 +86,15 @@ class Floor(NamedTuple):
             f"fewer{some_names(names, is_below)}."
         )
 
-    def graded(self, alpha: ClassAlpha) -> str:
+    def _graded(self, alpha: ClassAlpha) -> str:
         """State what "auto" guarantees to classes with some numbers of examples."""
         shares = self.guarantees(SHOWN_COUNTS, ClassAlpha.of(alpha.typical, None, 3))
         ten, fifty, hundred = (f"{share:.0%}" for share in shares)
         formula = "k/(n+1)" if self.n_conditions == 1 else "2k/(n+1) - 1"
         of_alpha = "" if alpha.is_one else f" at alpha = {float(alpha.typical):g}"
         return (
-            f"at least {formula} {ON_AVERAGE}: {ten} with 10 examples, {fifty} with 50, "
-            f"{hundred} with 100{of_alpha}"
+            f"Each class is guaranteed at least {formula} {ON_AVERAGE}: {ten} with 10 examples, "
+            f"{fifty} with 50, {hundred} with 100{of_alpha}."
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from evencover.arrays import FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.guarantees import ONE_THRESHOLD
 from evencover.quantiles import Thresholds
 
 
@@ -47,6 +48,7 @@ class MacroPredictor(BasePredictor):
     guarantee: ClassVar[str] = (
         "Mean coverage over classes of at least 1 - alpha is guaranteed {sets}{single}."
     )
+    _usual_cause: ClassVar[str] = ONE_THRESHOLD
     _targets_average: ClassVar[bool] = False
     _supports_exact: ClassVar[bool] = False
     _depends_on_prevalence: ClassVar[bool] = False

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.groups import GroupPredictor
+from evencover.predictors.guarantees import ONE_THRESHOLD
 from evencover.quantiles import Groups
 
 
@@ -40,6 +41,7 @@ class StandardPredictor(GroupPredictor):
     guarantee: ClassVar[str] = (
         "Coverage of 1 - alpha over all examples is guaranteed {sets}{single}."
     )
+    _usual_cause: ClassVar[str] = ONE_THRESHOLD
     _guarantee_by_alpha: ClassVar[str] = (
         "Coverage of 1 - alpha over the classes with the same alpha is guaranteed {sets}{single}."
     )
