@@ -1,4 +1,4 @@
-"""Labels that are not among the model's classes, and sets cut to a few labels."""
+"""Labels that are not among the model's classes."""
 
 import numpy as np
 import pandas as pd
