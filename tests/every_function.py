@@ -90,7 +90,7 @@ def fitted_and_applied(method, score, source):
     yield model.predict_set(rows[:1]).to_mask()
     with suppress(ValueError):  # not every method has p-values
         yield model.predict_p(rows[:60], ids=ids[:60])
-    report = model.evaluate(rows, labels, ids=ids, top=2)
+    report = model.evaluate(rows, labels, ids=ids)
     yield report.to_dict()
     yield str(model.explain(report, 1))
     with suppress(ValueError):  # nor keeps its rows

@@ -201,6 +201,14 @@ def exact_prediction_sets(matrix, groups, alpha, uniforms):
     return sets
 
 
+def p_values_of(predictor, rows, **options):
+    """Return a predictor's p-values in full; None for a method that has none."""
+    if predictor.method in ("interpolated", "rc3p"):
+        return None
+    p = predictor.predict_p(rows, **options)
+    return p.toarray() if hasattr(p, "toarray") else p
+
+
 def ascending(sets):
     """Each row's classes by their index: predictors list the most probable first."""
     return [sorted(members) for members in sets.to_lists()]
@@ -505,25 +513,3 @@ def pooled(scores, labels, folds, n_classes, alpha, guarded=True):
         k = guard(len(own))
         limits.append(max(within[-1], scores[own[k - 1]] if k else -INFINITY))
     return strength, t, limits
-
-
-def weighted_threshold(scores, weights, own_weight, alpha):
-    """The smallest score up to which weights sum to 1 - alpha of all and the new row's."""
-    pairs = sorted(zip(scores, weights, strict=True))
-    aim, so_far = (1 - alpha) * (sum(weights) + own_weight), 0
-    for score, weight in pairs:
-        so_far += weight
-        if so_far >= aim:
-            return score
-    return INFINITY
-
-
-def target_weights(labels, target):
-    """What a row of each class stands for: its share in the target over that in the rows."""
-    counts = [labels.count(y) for y in range(len(target))]
-    present = sum(t for t, n in zip(target, counts, strict=True) if n)
-    weights = [
-        Fraction(t) / present * len(labels) / n if n else None
-        for t, n in zip(target, counts, strict=True)
-    ]
-    return [max(w for w in weights if w is not None) if w is None else w for w in weights]

@@ -18,13 +18,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from evencover import (
     APS,
-    PAS,
     ClasswisePredictor,
     ConformalClassifier,
     EvencoverWarning,
     InputError,
     PooledPredictor,
-    StandardPredictor,
 )
 from evencover.classifier import avg_size_scorer, cost_scorer, true_gap_scorer
 from evencover.predictors import DEFAULT_METHOD, make_predictor
@@ -69,14 +67,6 @@ def test_scikit_learn_accepts_it(estimator, check):
     check(estimator)
 
 
-def test_predict_is_the_models_own(data):
-    X, y = data
-    model = ConformalClassifier(LogisticRegression()).fit(X, y)
-    np.testing.assert_array_equal(model.predict(X), model.estimator_.predict(X))
-    np.testing.assert_array_equal(model.predict_proba(X), model.estimator_.predict_proba(X))
-    assert model.score(X, y) == model.estimator_.score(X, y)
-
-
 def test_sets_and_p_values_are_the_predictors_own(data):
     X, y = data
     model = ConformalClassifier(GaussianNB(), ClasswisePredictor(score=APS())).fit(X, y)
@@ -99,17 +89,6 @@ def test_string_labels_become_class_names(data):
     assert set(by_name.predict(X)) <= set(NAMES)
 
 
-def test_pandas_goes_through(data):
-    pandas = pytest.importorskip("pandas")
-    X, y = data
-    frame = pandas.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])], index=y * 3)
-    series = pandas.Series(NAMES[y], index=frame.index)
-    model = ConformalClassifier(LogisticRegression()).fit(frame, series)
-    assert model.feature_names_in_.tolist() == frame.columns.tolist()
-    plain = ConformalClassifier(LogisticRegression()).fit(X, NAMES[y])
-    assert model.predict_set(frame) == plain.predict_set(X)
-
-
 def test_it_lives_in_pipelines_and_around_them(data):
     X, y = data
     outside = ConformalClassifier(make_pipeline(StandardScaler(), LogisticRegression())).fit(X, y)
@@ -118,17 +97,6 @@ def test_it_lives_in_pipelines_and_around_them(data):
         assert model.score(X, y) > 0.6
     assert len(outside.predict_set(X)) == len(X)
     assert cross_val_score(outside, X, y, cv=3).mean() > 0.6
-
-
-@pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
-def test_evaluate_is_the_predictors_own_and_takes_the_labels_as_they_are(data):
-    X, y = data
-    model = ConformalClassifier(GaussianNB()).fit(X, NAMES[y])
-    assert model.predictor_.method == DEFAULT_METHOD
-    report = model.evaluate(X, NAMES[y])
-    expected = model.predictor_.evaluate(model.predict_proba(X), y)
-    assert report.to_dict() == expected.to_dict()
-    assert report.marginal_coverage == model.predict_set(X).contains(y).mean()
 
 
 def test_labels_that_the_model_does_not_know_count_as_misses(data):
@@ -149,18 +117,6 @@ def test_labels_that_the_model_does_not_know_count_as_misses(data):
     with pytest.warns(EvencoverWarning, match="50 of 1000 labels"):
         gap = true_gap_scorer(model, X_test, labels)
     assert gap == -report.true_gap
-
-
-def test_alpha_by_class_survives_labels_that_the_model_does_not_know(data):
-    X, y = data
-    method = make_predictor("standard", alpha={"ant": 0.02, "default": 0.1})
-    model = ConformalClassifier(GaussianNB(), method).fit(X[:1000], NAMES[y][:1000])
-    labels = NAMES[y][1000:].astype(object)
-    labels[:30] = "gnu"
-    with pytest.warns(EvencoverWarning, match="30 of 1000 labels"):
-        report = model.evaluate(X[1000:], labels)
-    assert report.class_alpha.tolist() == [0.02, *[0.1] * 4]
-    assert report.n_unknown == 30
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
@@ -219,18 +175,6 @@ def test_alpha_is_a_parameter_of_its_own_and_of_the_predictor(data, predictor):
         assert model.predictor.method == predictor
 
 
-@pytest.mark.parametrize("name", ["alpha", "predictor__alpha"])
-def test_searches_change_alpha(data, name):
-    model = ConformalClassifier(GaussianNB())
-    grid = {name: [0.05, 0.3]}
-    search = GridSearchCV(model, grid, scoring=avg_size_scorer, cv=2).fit(*data)
-    large, small = -search.cv_results_["mean_test_score"]
-    assert large > small
-    assert search.best_estimator_.predictor_.alpha == 0.3
-    score = {"predictor__score": ["softmax", "aps"]}
-    assert GridSearchCV(model, score, cv=2, refit=False).fit(*data).n_splits_ == 2
-
-
 def test_a_fitted_estimator_is_trained_again_with_a_warning_only(data):
     X, y = data
     inner = make_pipeline(StandardScaler(), GaussianNB())
@@ -243,17 +187,6 @@ def test_a_fitted_estimator_is_trained_again_with_a_warning_only(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ConformalClassifier(FrozenEstimator(inner)).fit(X[1000:], y[1000:])
-
-
-def test_a_label_unknown_to_a_frozen_model_is_left_out_with_a_warning(data):
-    X, y = data
-    frozen = FrozenEstimator(GaussianNB().fit(X[:1000], NAMES[y[:1000]]))
-    labels = NAMES[y[1000:]].astype(object)
-    labels[:30] = "gnu"
-    with pytest.warns(EvencoverWarning, match="30 of 1000"):
-        model = ConformalClassifier(frozen, "standard").fit(X[1000:], labels)
-    known = ConformalClassifier(frozen, "standard").fit(X[1030:], labels[30:])
-    np.testing.assert_array_equal(model.predictor_.thresholds_, known.predictor_.thresholds_)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9])
@@ -330,29 +263,6 @@ def test_a_frozen_model_is_not_fitted_again_and_all_rows_calibrate():
     assert model.estimator_ is frozen
 
 
-def test_a_frozen_model_may_know_more_classes_than_calibrate(data):
-    X, y = data
-    frozen = FrozenEstimator(GaussianNB().fit(X, NAMES[y]))
-    few = y < 3
-    with pytest.warns(EvencoverWarning, match="2 of 5 classes"):
-        model = ConformalClassifier(frozen, "classwise").fit(X[few], NAMES[y[few]])
-    assert model.predictor_.class_counts_[3:].tolist() == [0, 0]
-    assert model.predict_set(X).to_mask()[:, 3:].all()
-
-
-def test_coverage_is_what_was_asked_for(data):
-    # Given the calibration rows (about 350), coverage has standard deviation .016, and 840 test
-    # rows add .010: four of their root sum of squares, 1 false alarm in 16,000.
-    X, y = data
-    for alpha in (0.1, 0.3):
-        model = ConformalClassifier(LogisticRegression(), StandardPredictor(alpha=alpha))
-        model.fit(X[:1160], NAMES[y[:1160]])
-        covered = model.predict_set(X[1160:]).contains(y[1160:]).mean()
-        n = model.predictor_.n_calibration_
-        spread = np.sqrt(alpha * (1 - alpha) * (1 / n + 1 / 840))
-        assert abs(covered - (1 - alpha)) < 4 * spread
-
-
 BAD = [
     *({"calibration_size": share} for share in (0, 1.0, -0.5, "half", None, float("nan"))),
     {"random_state": None},
@@ -387,17 +297,3 @@ def test_models_without_probabilities_have_none():
     model = ConformalClassifier(LinearSVC())
     assert not hasattr(model, "predict_proba")
     assert hasattr(ConformalClassifier(GaussianNB()), "predict_proba")
-
-
-def test_values_by_class_go_by_the_labels_of_the_model():
-    pandas = pytest.importorskip("pandas")
-    X, y = make_classification(900, 8, n_informative=6, n_classes=4, random_state=0)
-    classes = np.array([30, 10, 40, 20])  # sorted by scikit-learn: 10, 20, 30, 40
-    counts = pandas.Series({30: 1, 10: 200, 40: 50, 20: 9})
-    named = StandardPredictor(score=PAS(counts))
-    plain = StandardPredictor(score=PAS([200, 9, 1, 50]))
-    found, expected = (
-        ConformalClassifier(GaussianNB(), each).fit(X, classes[y]) for each in (named, plain)
-    )
-    np.testing.assert_array_equal(found.predictor_.thresholds_, expected.predictor_.thresholds_)
-    assert found.predict_set(X) == expected.predict_set(X)

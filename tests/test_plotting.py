@@ -53,7 +53,7 @@ def test_coverage_is_drawn_against_calibration_count(report_for):
     np.testing.assert_array_equal(points.get_xdata(), report.calibration_counts[report.evaluated])
     np.testing.assert_array_equal(points.get_ydata(), report.class_coverage[report.evaluated])
     bare = type(report)(report.alpha, report.class_counts, report.class_covered, report.size_counts)
-    with pytest.raises(InputError, match="'calibration_counts'"):
+    with pytest.raises(InputError, match="calibration counts"):
         CoverageByCountDisplay.from_report(bare)
 
 

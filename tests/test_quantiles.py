@@ -69,13 +69,6 @@ def test_what_is_no_fraction_is_refused_by_its_name(value):
         exact_fraction(value, "gamma", "ClusteredPredictor")
 
 
-def test_a_float_level_would_be_off_by_one_rank():
-    """At n = 564 and alpha = 0.1 the rank is 509, where NumPy's level gives the 508th or 510th."""
-    assert conformal_rank(564, 0.1) == 509
-    scores = np.arange(1, 565) / 1000
-    assert conformal_quantile(scores[::-1], 0.1) == 0.509
-
-
 @given(n=st.integers(0, 10**9), digits=st.integers(1, 15), data=st.data())
 def test_any_decimal_is_taken_as_written(n, digits, data):
     alpha = Decimal(data.draw(st.integers(1, 10**digits - 1))).scaleb(-digits)

@@ -174,26 +174,9 @@ def test_equal_rows_differ_by_place_and_only_by_it():
     assert np.concatenate(cut).tolist() == keys.tolist()
 
 
-def test_saturated_rows_of_different_classes_differ():
-    rows = np.eye(3000, dtype=np.float32)
-    keys = np.concatenate([_kernels.row_keys(row[None], Draws()) for row in rows])
-    assert len(set(keys.tolist())) == 3000
-
-
 def test_calibrating_and_predicting_share_no_number(simulate):
     rows, labels = simulate(200, 5)
     for ids in (None, np.arange(200)):
         one = APS().true_label(rows, labels, ids=ids)
         other = APS().matrix(rows, ids=ids)[np.arange(200), labels]
         assert (one != other).all()
-
-
-@pytest.mark.parametrize("score", ["softmax", "aps", "saps"])
-@pytest.mark.parametrize("exact", [False, True])
-def test_types_of_equal_values_give_equal_sets(simulate, score, exact):
-    rows, labels = simulate(300, 9, dtype=np.float16)
-    halves = rows.astype(np.float16)
-    predictor = StandardPredictor(score=score, exact=exact).fit(halves, labels)
-    sets = predictor.predict_set(halves)
-    for dtype in (np.float32, np.float64):
-        assert predictor.predict_set(halves.astype(dtype)) == sets

@@ -119,20 +119,6 @@ def test_frames_keep_the_index_of_the_input(simulate):
     assert found.to_pandas().index.equals(index)
 
 
-def test_a_notebook_shows_a_few_rows_of_many():
-    sets = PredictionSets.from_mask(MASK * 100, NAMES)
-    page = sets._repr_html_()
-    assert "300 rows, 3 classes, average size 1.00, 100 empty" in page
-    assert page.count("<tr>") == 12  # a head, ten rows, and how many more there are
-    assert "290 more rows" in page
-    assert "ant · çédille" in page
-    assert "&lt;bee&gt;" in page
-    assert "<bee>" not in page
-    wide = PredictionSets.from_mask(np.ones((1, 500), dtype=bool))._repr_html_()
-    assert "0 · 1 · 2 · 3 · 4 · 5 · 6 · 7 · 492 more" in wide
-    assert len(wide) < 400
-
-
 def test_sets_without_rows_or_members():
     empty = PredictionSets(np.array([0]), np.array([], dtype=np.int32), 3)
     assert (len(empty), empty.to_mask().shape, empty.to_lists()) == (0, (0, 3), [])

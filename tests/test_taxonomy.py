@@ -162,18 +162,3 @@ def test_folders_describe_sets_in_words(fitted, tmp_path):
     assert found == tree.describe_sets(predictor.predict_set(rows))
     with pytest.raises(InputError, match="way of listing classes"):
         predict_to_folder(predictor, rows, tmp_path / "sets", taxonomy=TABLE[:2])
-
-
-def test_groups_of_classes_go_by_name():
-    pandas = pytest.importorskip("pandas")
-    names = ["ant", "bee", "owl"]
-    parents = {"owl": "birds", "bee": "insects", "ant": "insects"}
-    expected = repr(Taxonomy.read(parents, names))
-    for groups in (
-        pandas.Series(parents),
-        list(parents.items()),
-        ["insects", "insects", "birds"],
-    ):
-        assert repr(Taxonomy.read(groups, names)) == expected
-    with pytest.raises(InputError, match="'taxonomy'"):
-        Taxonomy.read(["insects", "birds"], names)

@@ -19,7 +19,7 @@ from evencover.data.open import as_source
 from evencover.errors import InputError, warn_caller
 from evencover.evaluation import CoverageReport
 from evencover.predictors import DEFAULT_METHOD, BasePredictor, make_predictor
-from evencover.predictors.wording import some_names
+from evencover.predictors.guarantees import some_names
 from evencover.randomness import check_random_state
 from evencover.scores import make_score
 from evencover.sets import PredictionSets

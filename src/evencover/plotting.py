@@ -42,30 +42,22 @@ class _Display:
         raise NotImplementedError
 
 
-def _target(report: Any) -> float | FloatArray:
-    """Return the target coverage, or that of each class with test rows."""
-    if report.class_alpha is None:
-        return float(1 - report.alpha)
-    targets: FloatArray = report.class_target[report.evaluated]
-    return targets
-
-
-def _draw_target(ax: Any, x: IntArray, target: float | FloatArray) -> None:
+def _draw_target(ax: Any, x: IntArray, target: FloatArray) -> None:
     """Draw one dashed line, or a tick for each class at its own target."""
-    if isinstance(target, float):
-        ax.axhline(target, color=GRAY, linestyle="--", label=f"target {target:g}")
+    if np.ptp(target) == 0:
+        ax.axhline(target[0], color=GRAY, linestyle="--", label=f"target {target[0]:g}")
     else:
         ax.plot(x, target, "_", color=GRAY, label="target of the class")
 
 
 @dataclass(eq=False)
 class ClassCoverageDisplay(_Display):
-    """Coverage of each class with its 95% interval; ``target`` is one number, or one per class."""
+    """Coverage of each class with its 95% interval, and its target."""
 
     coverage: FloatArray
     interval: FloatArray
     likely_below: Array
-    target: float | FloatArray
+    target: FloatArray
 
     @classmethod
     def from_report(cls, report: Any, *, ax: Any = None) -> Self:
@@ -75,7 +67,7 @@ class ClassCoverageDisplay(_Display):
             report.class_coverage[known],
             report.class_coverage_interval[known],
             report.likely_below[known],
-            _target(report),
+            report.class_target[known],
         ).plot(ax=ax)
 
     def _draw(self, ax: Any) -> None:
@@ -91,7 +83,7 @@ class ClassCoverageDisplay(_Display):
             if chosen.any():
                 ax.vlines(x[chosen], low[chosen], high[chosen], color=color, alpha=0.25)
                 ax.plot(x[chosen], self.coverage[order][chosen], ".", color=color, label=label)
-        _draw_target(ax, x, self.target if isinstance(self.target, float) else self.target[order])
+        _draw_target(ax, x, self.target[order])
         ax.set(xlabel="classes, largest shortfall first", ylabel="coverage", ylim=(0, 1.02))
         ax.legend(loc="lower right")
 
@@ -102,17 +94,18 @@ class CoverageByCountDisplay(_Display):
 
     counts: IntArray
     coverage: FloatArray
-    target: float | FloatArray
+    target: FloatArray
 
     @classmethod
     def from_report(cls, report: Any, *, ax: Any = None) -> Self:
         """Draw a report that knows the calibration counts, such as that of `predictor.evaluate`."""
         if report.calibration_counts is None:
-            raise InputError("'calibration_counts' are not known; pass them to evaluate.")
+            raise InputError(
+                "The report has no calibration counts; use that of predictor.evaluate."
+            )
         known = report.evaluated
-        return cls(
-            report.calibration_counts[known], report.class_coverage[known], _target(report)
-        ).plot(ax=ax)
+        known_rows = report.calibration_counts[known], report.class_coverage[known]
+        return cls(*known_rows, report.class_target[known]).plot(ax=ax)
 
     def _draw(self, ax: Any) -> None:
         ax.plot(self.counts, self.coverage, "o", color=BLUE, alpha=0.4, markersize=4)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evencover import _kernels
 from evencover._kernels import Thresholds as Thresholds
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
@@ -420,6 +421,42 @@ class GroupedScores(NamedTuple):
         run = np.searchsorted(ends, index, side="right") - 1
         shares = (index - ends[run] + 1) / (ends[run + 1] - ends[run] + 1)
         return np.where((ranks >= 1) & (ranks <= self.counts[groups]), shares, 1.0)
+
+
+class Groups(NamedTuple):
+    """Calibration scores by group, and the group of each class (K,).
+
+    The last group may have the scores of all classes (``has_all``), for classes without their own.
+    """
+
+    scores: GroupedScores
+    of_class: IntArray
+    has_all: bool = False
+
+    @property
+    def whose(self) -> list[str]:
+        """Whose scores each group has: it follows "60 calibration scores"."""
+        members = np.bincount(self.of_class, minlength=len(self.scores.counts)).tolist()
+        whose = [
+            "of this class" if n == 1 else f"shared with {n - 1:,} other class{'es' * (n > 2)}"
+            for n in members
+        ]
+        if self.has_all or len(members) == 1:
+            whose[-1] = "of all classes"
+        return whose
+
+    def thresholds(
+        self, alpha: ClassAlpha, *, exact: bool, random_state: int, confidence: Alpha | None = None
+    ) -> Thresholds:
+        """Compute the threshold of each class, or the randomized pair."""
+        options = (exact, confidence, random_state)
+        if alpha.one is None:
+            return self.scores.thresholds(alpha, *options, groups=self.of_class)
+        return self.scores.thresholds(alpha.one, *options).of_classes(self.of_class)
+
+    def p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
+        """Compute p-values of scores (n, J) of rows as members of `classes` (J,)."""
+        return _kernels.p_values_of(scores, *self.scores, self.of_class[classes], own_share)
 
 
 def break_ties(

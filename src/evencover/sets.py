@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from itertools import pairwise
 from typing import Any
 
@@ -34,13 +33,6 @@ class PredictionSets:
         One name per class, optional.
     index
         (N,) row labels in `to_pandas`, optional.
-
-    Attributes
-    ----------
-    accepted
-        (N,) whether the most probable class of the row can be accepted without a review.
-    sizes
-        (N,) numbers of classes.
 
     >>> sets = PredictionSets.from_mask([[True, False, True], [False, False, False]])
     >>> len(sets), sets.sizes.tolist(), sets[0].tolist(), sets.to_lists()
@@ -163,30 +155,11 @@ class PredictionSets:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"PredictionSets({self._summary()})"
-
-    def _summary(self) -> str:
         sizes = self.sizes
         mean = sizes.mean() if len(self) else 0.0
         return (
-            f"{len(self)} rows, {self.n_classes} classes, average size {mean:.2f}, "
-            f"{int((sizes == 0).sum())} empty"
-        )
-
-    def _repr_html_(self) -> str:
-        """Show the first rows as a table, for notebooks."""
-        first = self[:SHOWN_ROWS]
-        lists = first.to_lists(names=self.class_names is not None)
-        cells = "".join(
-            f"<tr><th>{row}</th><td>{len(members)}</td><td>{_shown(members)}</td></tr>"
-            for row, members in enumerate(lists)
-        )
-        more = len(self) - len(first)
-        below = f"<tr><td></td><td></td><td>{more} more rows</td></tr>" if more else ""
-        return (
-            f"<table><caption>{self._summary()}</caption>"
-            f"<thead><tr><th>row</th><th>size</th><th>set</th></tr></thead>"
-            f"<tbody>{cells}{below}</tbody></table>"
+            f"PredictionSets({len(self)} rows, {self.n_classes} classes, average size {mean:.2f}, "
+            f"{int((sizes == 0).sum())} empty)"
         )
 
     @property
@@ -263,24 +236,12 @@ class PredictionSets:
 
         Its index is that of the frame used for prediction.
         """
-        return import_pandas().DataFrame(self._columns(), index=self.index)
-
-    def _columns(self) -> dict[str, Any]:
         lists = self.to_lists(names=self.class_names is not None)
-        return {"set": lists, "size": self.sizes, "accepted": self.accepted}
+        columns = {"set": lists, "size": self.sizes, "accepted": self.accepted}
+        return import_pandas().DataFrame(columns, index=self.index)
 
     def indexed_like(self, rows: Any) -> PredictionSets:
         """Return the sets with the index of a pandas frame, if `rows` is one."""
         if type(rows).__module__.split(".")[0] != "pandas":
             return self
         return replace(self, index=rows.index)
-
-
-SHOWN_ROWS, SHOWN_CLASSES = 10, 8  # of a notebook's table
-
-
-def _shown(members: list[Any]) -> str:
-    """Format some classes of a set as HTML; dots separate them because names may have commas."""
-    text = " · ".join(map(str, members[:SHOWN_CLASSES]))
-    more = len(members) - SHOWN_CLASSES
-    return escape(text) + (f" · {more} more" if more > 0 else "")

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from evencover.errors import InputError
 from evencover.sets import PredictionSets
-from evencover.validation import align_classes, by_class
 
 MOST_PARTS = 4
 
@@ -105,10 +104,7 @@ class Taxonomy:
 
     @classmethod
     def read(cls, taxonomy: Any, class_names: Sequence[str] | None) -> Taxonomy:
-        """Make a taxonomy from a path, chains, parents by child, a group per class, or itself.
-
-        Parents by child are a mapping, a Series or pairs; groups are a vector (K,).
-        """
+        """Make a taxonomy from a path, chains, a mapping from child to parent, or itself."""
         if isinstance(taxonomy, cls):
             if class_names is not None and list(map(str, class_names)) != taxonomy.class_names:
                 raise InputError("The taxonomy must have the classes of the predictor, in order.")
@@ -117,13 +113,7 @@ class Taxonomy:
             return cls.from_file(taxonomy, class_names)
         if class_names is None:
             raise InputError("A taxonomy needs class names. Got none; pass class_names.")
-        chains, parents = taxonomy, by_class(taxonomy, "taxonomy")
-        if parents is not None:
-            chains = parents.items()
-        elif hasattr(taxonomy, "__array__") or isinstance(next(iter(taxonomy), None), str):
-            groups = align_classes(taxonomy, class_names, len(class_names), "taxonomy")
-            chains = zip(class_names, groups.tolist(), strict=True)
-        return cls(chains, class_names)
+        return cls(taxonomy.items() if hasattr(taxonomy, "items") else taxonomy, class_names)
 
     def parts(self, classes: Iterable[int], most: int = MOST_PARTS) -> list[Part]:
         """Find the smallest nodes that cover a set of classes, at most `most` of them.

@@ -8,8 +8,8 @@ from depth import size
 
 from evencover import EvencoverWarning
 from evencover.data import load_languages
+from evencover.evaluation.metrics import Confusions, Tally
 from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors import make_predictor
 from evencover.report import write_report
 from evencover.report.content import ReportCounts, describe
@@ -186,7 +186,8 @@ def a_click_shows_the_class(page, report):
     index = report.class_names.index(page.inner_text("#detail h3"))
     view, text = report.class_view(index), page.inner_text("#detail")
     assert f"of {view.test_rows} test examples covered" in text
-    assert f"of cluster {view.cluster}" in text or "too few to join" in text
+    n_others = (report.cluster_of_class == view.cluster).sum() - 1
+    assert f"shared with {n_others} other" in text or "of all classes" in text
     assert page.locator("#classes tr[aria-current=true]").count() == 1
     assert page.locator("#detail .examples li").count() > 0
     assert page.locator("#detail .chip.truth, #detail .chip.absent").count() > 0

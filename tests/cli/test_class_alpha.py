@@ -177,18 +177,6 @@ def test_recommend_takes_an_alpha_and_measures_the_floor(folder, run):
 # ---- at most n labels ----------------------------------------------------------------------------
 
 
-def test_evaluate_measures_cut_sets(model, run, data):
-    about = json.loads(succeeded(run("evaluate", model, "test.npz", "--top", 1, "--json")).out)
-    sets = load(model).predict_set(data.rows[300:])
-    hits = [
-        label in members[:1].tolist()
-        for label, members in zip(data.labels[300:].tolist(), sets, strict=True)
-    ]
-    assert about["at_top"]["marginal_coverage"] == np.mean(hits) < about["marginal_coverage"]
-    assert_found(r"(?m)^top 1 ", succeeded(run("evaluate", model, "test.npz", "--top", 1)).out)
-    assert "'top'" in refused(run("evaluate", model, "test.npz", "--top", 0))
-
-
 def test_predict_notes_that_cut_sets_have_no_guarantee(model, run):
     assert "guarantee" not in succeeded(run("predict", model, "new.npy", "-o", "a.csv")).err
     cut = succeeded(run("predict", model, "new.npy", "-o", "b.csv", "--top", 2))
@@ -197,15 +185,15 @@ def test_predict_notes_that_cut_sets_have_no_guarantee(model, run):
 
 def test_evaluate_writes_one_row_per_class(folder, model, run, data):
     before = succeeded(run("evaluate", model, "test.npz")).out
-    written = run("evaluate", model, "test.npz", "--top", 2, "--csv", "classes.csv")
+    written = run("evaluate", model, "test.npz", "--csv", "classes.csv")
     assert before.splitlines()[0] in succeeded(written).out
     with open("classes.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    report = load(model).evaluate(data.rows[300:], data.labels[300:], top=2)
+    report = load(model).evaluate(data.rows[300:], data.labels[300:])
     columns = report.class_columns()
     assert list(rows[0]) == list(columns)
     assert [row["name"] for row in rows] == NAMES
-    for name in ("coverage", "coverage_at_top", "target"):
+    for name in ("coverage", "target"):
         assert [float(row[name]) for row in rows] == list(columns[name])
     kept = Path("classes.csv").read_bytes()
     assert "--force" in refused(run("evaluate", model, "new.npy", "--csv", "classes.csv"))

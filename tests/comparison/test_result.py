@@ -9,8 +9,8 @@ from depth import size
 
 from evencover import compare
 from evencover.comparison import Candidate, Comparison
+from evencover.evaluation.metrics import Tally
 from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Tally
 
 K = 30
 GOLDEN = """\

@@ -9,7 +9,7 @@ import evencover.data.source as source_module
 from evencover import APS, PAS, RAPS, SAPS, Softmax
 from evencover.comparison.trials import ScoredRows, Trial
 from evencover.data import as_source
-from evencover.evaluation.tally import Tally
+from evencover.evaluation.metrics import Tally
 from evencover.predictors import make_predictor, method_names
 
 SCORES = [Softmax(), APS(), APS(randomize=False), RAPS(penalty=0.1, k_reg=2)]

@@ -1,4 +1,4 @@
-"""Labels that are not among the model's classes, and sets cut to a few labels."""
+"""Labels that are not among the model's classes."""
 
 import numpy as np
 import pandas as pd
@@ -89,34 +89,3 @@ def test_only_names_can_be_unknown(data):
         predictor.evaluate(p, np.full(600, "wasp"))
     with pytest.raises(InputError, match="wasp"):
         predictor.partial_fit(p, with_unknown(names))
-
-
-@pytest.mark.parametrize("score", ["softmax", "aps"])
-def test_cut_sets_are_measured(data, score):
-    p, names = data
-    predictor = StandardPredictor(score=score, alpha=0.05).fit(p[:300], names[:300])
-    ids = np.arange(300)
-    report = predictor.evaluate(p[300:], names[300:], ids=ids, top=1)
-    sets = predictor.predict_set(p[300:], ids=ids)
-    first = [members[:1] for members in sets.to_lists(names=True)]
-    hits = [label in members for label, members in zip(names[300:], first, strict=True)]
-    assert report.at_top.marginal_coverage == np.mean(hits)
-    assert report.at_top.avg_size <= 1 < report.avg_size
-    assert report.at_top.marginal_coverage < report.marginal_coverage
-    assert "top 1" in str(report)
-    assert report.class_columns()["coverage_at_top"] is report.at_top.class_coverage
-    assert report.to_dict()["at_top"]["marginal_coverage"] == np.mean(hits)
-    with pytest.raises(InputError, match="'top'"):
-        predictor.evaluate(p, names, top=0)
-
-
-def test_compare_measures_what_a_floor_adds(data):
-    p, names = data
-    labels = np.array([NAMES.index(name) for name in names])
-    found = compare(p.to_numpy(), labels, scores=["softmax"], n_splits=3, floor=0.85)
-    plain = compare(p.to_numpy(), labels, scores=["softmax"], n_splits=3)
-    assert [row["avg_size_without_floor"] for row in found.rows()] == [
-        row["avg_size"] for row in plain.rows()
-    ]
-    assert found.rows()[0]["avg_size"] > plain.rows()[0]["avg_size"]
-    assert "The floor adds" in found.reason

@@ -8,7 +8,6 @@ from depth import IS_DEEP, size
 from kernels.cases import DTYPES, PLAIN, tied_rows
 from kernels.compare import all_same_bits, native, same_bits
 
-from evencover import InputError, StandardPredictor
 from evencover._kernels import BadRow, Draws, Thresholds, reference
 from evencover.scores import APS, Softmax
 
@@ -144,25 +143,3 @@ def test_a_row_is_accepted_or_refused_whatever_its_neighbours(score, k):
         expected = good.index(False) if False in good else None
         for answer in same_everywhere(score, rows[begin:end], **PLAIN):
             assert bad_row(answer) == expected
-
-
-@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
-@pytest.mark.parametrize("rows_per_block", [1, 5, 48])
-@pytest.mark.parametrize("pieces", [1, 4])
-def test_so_it_is_for_every_block_size_and_partition(monkeypatch, rows_per_block, pieces):
-    rows = coarse_rows(48, 40)
-    monkeypatch.setattr("evencover.data.source.BLOCK_ELEMENTS", rows_per_block * rows.shape[1])
-
-    def is_good(some):
-        try:
-            parts = iter(np.array_split(some, pieces)) if pieces > 1 else some
-            StandardPredictor().fit(parts, np.zeros(len(some), dtype=int))
-        except InputError:
-            return False
-        return True
-
-    alone = np.array([is_good_alone(Softmax(), row) for row in rows])
-    good = rows[alone]
-    assert is_good(good)
-    for bad in rows[~alone][: size(3, 10)]:
-        assert not is_good(np.concatenate([good[:7], bad[None], good[7:]]))

@@ -4,12 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 import oracle
-import pandas as pd
 import pytest
 
-from evencover import InputError, load, quantiles, save
-from evencover._kernels import reference
-from evencover.data.source import Block
+from evencover import InputError, load, save
 from evencover.predictors import predictor_class
 from evencover.quantiles import ClassAlpha, conformal_rank, conformal_ranks
 
@@ -47,61 +44,20 @@ def same(one, other):
 # ---- reading -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "alpha",
-    [
-        ALPHAS,
-        {"dog": "1/3", "cat": 0.1, "bee": 0.02, "ant": 0.1},
-        pd.Series({"dog": 1 / 3, "bee": 0.02, "default": 0.1}),
-        [0.1, 0.02, 0.1, 1 / 3],
-        np.array([0.1, 0.02, 0.1, 1 / 3]),
-    ],
-)
-def test_alpha_is_aligned_by_name(alpha):
-    read = ClassAlpha.of(alpha, NAMES, 4)
-    assert [read.exact(i) for i in read.of_class] == MEANT
-    assert fitted("classwise", *rows(), alpha=alpha).alpha_.tolist() == list(map(float, MEANT))
+def test_alpha_in_single_precision_is_the_decimal_that_was_written():
+    named = {"bee": np.float32(0.02), "default": np.float16(0.1)}
+    for alpha in (named, np.array([0.1, 0.02, 0.1, 0.1], dtype=np.float32)):
+        read = ClassAlpha.of(alpha, NAMES, 4)
+        assert read.values.tolist() == [0.02, 0.1]
+        assert read.of_class.tolist() == [1, 0, 1, 1]
 
 
 @pytest.mark.parametrize(
-    "alpha",
-    [
-        {"bee": np.float32(0.02), "default": 0.1},
-        {"bee": 0.02, "ant": np.float32(0.1), "default": np.float16(0.1)},
-        np.array([0.1, 0.02, 0.1, 0.1], dtype=np.float32),
-        pd.Series([0.02, 0.1], index=["bee", "default"], dtype="float32"),
-    ],
+    "alpha", [{"bee": 1.5, "default": 0.1}, [0.1, 0.2], {}, [0.1] * 3 + [np.nan]]
 )
-def test_alpha_in_single_precision_is_the_decimal_that_was_written(alpha):
-    read = ClassAlpha.of(alpha, NAMES, 4)
-    assert read.values.tolist() == [0.02, 0.1]
-    assert read.of_class.tolist() == [1, 0, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("alpha", "shown"),
-    [
-        ({"bee": 0.02}, "ant"),
-        ({"wasp": 0.02, "default": 0.1}, "wasp"),
-        ({"bee": 1.5, "default": 0.1}, "1.5"),
-        ([0.1, 0.2], "alpha"),
-        ({}, "alpha"),
-        (None, "alpha"),
-        ([0.1, 0.2, 0.3, np.nan], "nan"),
-    ],
-)
-def test_alpha_that_does_not_fit_the_classes_is_rejected(alpha, shown):
-    with pytest.raises(InputError, match=shown):
+def test_alpha_that_does_not_fit_the_classes_is_rejected(alpha):
+    with pytest.raises(InputError, match="'alpha'"):
         fitted("pooled", *rows(), alpha=alpha)
-
-
-def test_a_class_named_default_is_a_class():
-    p, labels = rows(n_classes=2)
-    names = ["default", "bee"]
-    predictor = predictor_class("standard")(alpha={"default": 0.2, "bee": 0.1})
-    assert predictor.fit(p, labels, class_names=names).alpha_.tolist() == [0.2, 0.1]
-    with pytest.raises(InputError, match="bee"):
-        predictor_class("standard")(alpha={"default": 0.2}).fit(p, labels, class_names=names)
 
 
 @pytest.mark.parametrize("method", ONE_FOR_ALL)
@@ -161,7 +117,8 @@ def test_equal_alphas_are_one_alpha(method, exact):
     each = fitted(method, p, labels, alpha=dict.fromkeys(NAMES, 0.15), **more)
     assert same(one, each)
     assert one.guarantee_text == each.guarantee_text
-    assert np.array_equal(one.predict_p(p[:20]), each.predict_p(p[:20]))
+    of_one, of_each = (oracle.p_values_of(fit, p[:20]) for fit in (one, each))
+    np.testing.assert_array_equal(of_one, of_each)
 
 
 @pytest.mark.parametrize("method", ["standard", "classwise", "clustered", "pooled"])
@@ -252,55 +209,14 @@ def test_each_method_states_what_it_guarantees_to_a_class():
     assert (fitted("pooled", p, labels, strength=0).guarantees_ == 0.9).all()
 
 
-def test_pooled_states_its_guarantee_in_one_sentence():
-    text = fitted("pooled", *rows()).guarantee_text
-    assert text.startswith(
-        "Targets 1 - alpha for every class; guarantees each class at least k/(n+1) on average over "
-        "calibration sets: 73% with 10 examples, 82% with 50, 85% with 100."
-    )
-    assert "90%" not in text
-    strict = fitted("pooled", *rows(), alpha=0.05).guarantee_text
-    assert "82% with 10 examples" in strict
-
-
-def test_the_guard_survives_updating_another_alpha_and_a_file(tmp_path):
-    p, labels = rows(n=120)
-    whole = fitted("pooled", p, labels, alpha=0.2)
-    parts = fitted("pooled", p[:70], labels[:70], alpha=0.2).partial_fit(p[70:], labels[70:])
-    other = fitted("pooled", p, labels).with_alpha(0.2)
-    save(whole, tmp_path / "m.safetensors")
-    for again in (parts, other, load(tmp_path / "m.safetensors")):
-        assert again.floor == "auto"
-        assert again.guarantees_.tolist() == whole.guarantees_.tolist()
-        assert again.thresholds_.tolist() == whole.thresholds_.tolist()
-        assert again.predict_p(p).tolist() == whole.predict_p(p).tolist()
-
-
-def test_clustered_falls_back_to_standard_with_an_alpha_per_class():
-    p, labels = rows()
-    with pytest.warns(UserWarning, match="Clustering is not possible"):
-        clustered = predictor_class("clustered")(alpha=ALPHAS).fit(p, labels, class_names=NAMES)
-    standard = fitted("standard", p, labels, alpha=ALPHAS)
-    assert clustered.thresholds_.tolist() == standard.thresholds_.tolist()
-    assert clustered.guarantee_text == standard.guarantee_text
-    assert clustered.predict_p(p).tolist() == standard.predict_p(p).tolist()
-
-
-@pytest.mark.parametrize("floor", [0, 1, 1.2, "high"])
-def test_a_floor_outside_the_unit_interval_is_rejected(floor):
-    with pytest.raises(InputError, match="'floor'"):
-        fitted("pooled", *rows(), floor=floor)
-
-
 # ---- another alpha, files ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ids", [None, "rows"])
-@pytest.mark.parametrize("method", [*PER_CLASS, "interpolated", "fuzzy", "macro", "grouped"])
+@pytest.mark.parametrize("method", [*PER_CLASS, *ONE_FOR_ALL])
 @pytest.mark.parametrize("score", ["softmax", "aps", "pas"])
-def test_with_alpha_is_a_new_fit(method, score, ids):
+def test_with_alpha_is_a_new_fit(method, score):
     p, labels = rows()
-    names = None if ids is None else [f"row {i}" for i in range(len(p))]
+    names = [f"row {i}" for i in range(len(p))]
     alpha = 0.03 if method not in PER_CLASS else {"cat": 0.03, "default": 0.2}
     make = predictor_class(method)
     first = make(score=score, floor=0.7).fit(p, labels, ids=names, class_names=NAMES)
@@ -338,30 +254,6 @@ def test_files_keep_alpha_and_floor(tmp_path, method, alpha):
             class_names=NAMES if named else None,
         ),
     )
-
-
-@pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("score", ["softmax", "aps", "raps"])
-@pytest.mark.parametrize("method", PER_CLASS[:4])
-def test_the_numpy_kernels_give_the_same_sets(method, score, exact):
-    p, labels = rows()
-    predictor = fitted(method, p, labels, score=score, alpha=ALPHAS, floor=0.75, exact=exact)
-    rule, block = predictor.rule(), Block(0, p)
-    draws = rule.scoring.draws(block, exact=rule.is_randomized)
-    formula, options = rule.scoring.score.base.kernel, {"logits": False}
-    sizes, classes = reference.prediction_sets(
-        formula, p, draws, rule.thresholds, keep_top=rule.keep_top, **options
-    )
-    sets = predictor.predict_set(p)
-    assert sizes.tolist() == sets.sizes.tolist()
-    assert classes.tolist() == sets.indices.tolist()
-
-
-def test_alphas_of_numpy_are_checked_without_fractions(monkeypatch):
-    """Ten thousand of them would take longer than the rest of a fit."""
-    monkeypatch.setattr(quantiles, "exact_fraction", None)
-    alpha = dict(zip(NAMES, np.array([0.1, 0.02, 0.3, 0.2]), strict=True))
-    assert quantiles.check_alpha(alpha) == 0.3
 
 
 def test_guarantees_name_the_classes_that_they_are_for():

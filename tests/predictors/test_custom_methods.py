@@ -18,6 +18,7 @@ import pytest
 
 from evencover import (
     BasePredictor,
+    EvencoverWarning,
     InputError,
     StandardPredictor,
     Thresholds,
@@ -27,8 +28,8 @@ from evencover import (
     save,
 )
 from evencover.arrays import FloatArray, IntArray
-from evencover.predictors import PREDICTORS, make_predictor, registry
-from evencover.scores import SCORES
+from evencover.predictors import PREDICTORS, make_predictor
+from evencover.scores import SCORES, Softmax, make_score
 
 GUIDE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 TEXT = GUIDE.read_text(encoding="utf-8")
@@ -212,21 +213,47 @@ def test_a_method_must_return_the_state_that_it_declares(forget, data):
 
 
 def test_what_cannot_be_registered_is_refused(forget):
-    other = type("Other", (StandardPredictor,), {"method": "standard"})
-    nameless = type("Nameless", (BasePredictor,), {"method": "Mine"})
-    for wrong, words in ((int, "int"), (other, "'standard'"), (nameless, "'method'")):
-        with pytest.raises(InputError, match=words):
-            register(wrong)
+    kinds = ((StandardPredictor, "method", "standard"), (Softmax, "name", "aps"))
+    for thing in (3, dict, Softmax()):
+        with pytest.raises(InputError, match="must be a BasePredictor"):
+            register(thing)
+    for base, attribute, taken in kinds:
+        for name in (None, "", "Upper", 7):
+            with pytest.raises(InputError, match=f"'{attribute}'"):
+                register(type("Mine", (base,), {attribute: name}))
+        with pytest.raises(InputError, match=f"'{taken}'"):
+            register(type("Mine", (base,), {attribute: taken}))
 
 
-def test_a_broken_package_is_a_note_not_a_crash(forget, monkeypatch):
-    class Broken:
-        name = "broken"
+def test_a_cell_that_runs_again_may_define_its_class_anew(forget):
+    for _ in range(2):
+        method = register(type("Mine", (StandardPredictor,), {"method": "mine"}))
+        score = register(type("Mine", (Softmax,), {"name": "mine"}))
+        assert type(make_predictor("Mine", score="MINE")) is method
+        assert type(make_score("mine")) is score
 
-        def load(self):
-            raise RuntimeError("no such luck")
 
-    monkeypatch.setattr(registry, "entry_points", lambda group: [Broken()])
-    registry.load_installed.cache_clear()
-    with pytest.warns(UserWarning, match="'broken'.*no such luck"):
-        registry.method_names()
+class Point:
+    """An entry point of an installed package."""
+
+    name = "theirs"
+
+    def __init__(self, load):
+        self.load = load
+
+
+@pytest.mark.parametrize("known", [PREDICTORS, SCORES], ids=["methods", "scores"])
+def test_a_broken_package_is_a_warning_once(forget, known, monkeypatch):
+    def broken():
+        raise ImportError("No module named 'their_package'")
+
+    theirs = type("Theirs", (known.base,), {known.attribute: "theirs"})
+    points = [Point(broken), Point(lambda: 3), Point(lambda: theirs)]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
+    monkeypatch.setattr(known, "is_complete", False)
+    with pytest.warns(EvencoverWarning) as notes:
+        assert "theirs" in known.names()
+    first, second = (str(note.message) for note in notes)
+    assert first.endswith("No module named 'their_package'.")
+    assert "must be a" in second
+    assert known.find("THEIRS") is theirs

@@ -37,16 +37,6 @@ def test_a_few_rows_start_no_threads_and_build_one_rule(data, monkeypatch):
     assert len(fitted.predict_set(data.rows[1:2])) == 1
 
 
-@pytest.mark.parametrize("score", ["softmax", "pas"])
-def test_a_new_fit_makes_a_new_rule(data, score):
-    rows, labels = data
-    fitted = StandardPredictor(score=score, alpha=0.02).fit(rows, labels)
-    wide = fitted.predict_set(rows[:1])
-    fitted.set_params(alpha=0.5).fit(rows, labels)
-    assert fitted.predict_set(rows[:1]) == on_threads(fitted, rows[:1])
-    assert fitted.predict_set(rows[:1]).sizes[0] < wide.sizes[0]
-
-
 def test_a_rule_answers_for_rows_at_hand(data):
     rows, labels = data
     fitted = StandardPredictor(score="aps").fit(rows, labels, class_names=list("abcdefg"))

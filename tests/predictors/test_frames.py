@@ -94,20 +94,6 @@ def test_files_in_another_order_are_put_right_too(languages, tmp_path):
         assert report.marginal_coverage == expected.contains(y).mean()
 
 
-def test_parts_of_a_reordered_file_are_in_order(languages, tmp_path):
-    from concurrent.futures import ThreadPoolExecutor
-
-    p, y, names = languages
-    predictor = StandardPredictor().fit(p, y, class_names=names)
-    text = np.array(names)[y]
-    pd.DataFrame(p[:, ::-1], columns=names[::-1]).to_parquet(tmp_path / "p.parquet")
-    source = as_source(tmp_path / "p.parquet", text)
-    with ThreadPoolExecutor(2) as pool, pytest.warns(EvencoverWarning) as notes:
-        report = predictor.evaluate(source, executor=pool)
-    assert any(REORDERED in str(note.message) for note in notes)
-    assert report.marginal_coverage == predictor.predict_set(p).contains(y).mean()
-
-
 def test_numbers_as_labels_beside_reordered_columns_are_unclear(languages):
     p, y, names = languages
     predictor = StandardPredictor().fit(pd.DataFrame(p, columns=names), y)
@@ -178,3 +164,16 @@ def test_nullable_numbers_must_not_be_missing(kind):
     for entry in (fitted.predict_set, lambda each: StandardPredictor().fit(each, [0, 1, 0])):
         with pytest.raises(InputError, match="row 1"):
             entry(frame)
+
+
+def test_a_parquet_file_has_the_ids_that_its_frame_has(languages, tmp_path):
+    """The index of a frame gives the same random numbers before and after it is saved."""
+    p, y, names = languages
+    cases = pd.Index([f"case {i}" for i in range(len(y))], name="patient")
+    for index, has_ids in ((cases, True), (pd.RangeIndex(len(y)), False)):
+        frame = pd.DataFrame(p, columns=names, index=index).assign(label=y)
+        frame.to_parquet(tmp_path / "p.parquet")
+        sources = [as_source(each) for each in (frame, tmp_path / "p.parquet")]
+        assert [source.ids is not None for source in sources] == [has_ids] * 2
+        first, second = (StandardPredictor(score="aps").fit(source) for source in sources)
+        assert first.thresholds_.tolist() == second.thresholds_.tolist()

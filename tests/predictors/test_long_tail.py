@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import oracle
 import pytest
-from depth import IS_DEEP, size
+from depth import IS_DEEP
 
 from evencover import (
     APS,
@@ -18,11 +18,12 @@ from evencover import (
     InputError,
     InterpolatedPredictor,
     MacroPredictor,
+    PooledPredictor,
     RC3PPredictor,
     Softmax,
     StandardPredictor,
 )
-from evencover.predictors import fuzzy, interpolated, make_predictor
+from evencover.predictors import fuzzy, make_predictor
 from evencover.predictors.fuzzy import largest_within, weighted_quantiles
 from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream, random_order, uniforms
@@ -184,22 +185,6 @@ def test_the_largest_score_within_an_offset_is_the_largest():
     assert largest_within(np.ones(2), np.array([np.inf, -np.inf])).tolist() == [np.inf, -np.inf]
 
 
-@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
-def test_interpolated_is_standard_at_0_and_classwise_at_1(data, score):
-    for tau, method in ((0, StandardPredictor), (1, ClasswisePredictor)):
-        fitted, other = InterpolatedPredictor(tau=tau, score=score), method(score=score)
-        assert fitted.fit(*data).thresholds_.tolist() == other.fit(*data).thresholds_.tolist()
-        assert fitted.predict_p(data.rows).tolist() == other.predict_p(data.rows).tolist()
-
-
-def test_fuzzy_with_an_infinite_bandwidth_is_standard_on_what_was_held_out(data):
-    held_out = random_order(0, RandomStream.SPLIT, np.arange(260))[:52]
-    fuzzy = FuzzyPredictor(bandwidth=np.inf).fit(*data)
-    standard = StandardPredictor().fit(data.rows[held_out], data.labels[held_out])
-    assert fuzzy.predict_set(data.rows) == standard.predict_set(data.rows)
-    assert fuzzy.predict_p(data.rows).tolist() == standard.predict_p(data.rows).tolist()
-
-
 @pytest.mark.parametrize(
     ("score", "exact"),
     [
@@ -235,14 +220,6 @@ def test_groups_of_classes_share_the_threshold_of_their_rows(data):
         assert fitted.predict_p(data.rows[:5])[:, y].tolist() == p
 
 
-def test_rc3p_without_a_rank_limit_is_classwise(data):
-    scores = Softmax().true_label(*data)
-    rc3p = RC3PPredictor().fit_scores(scores, data.labels, 12, ranks=np.full(260, 12))
-    classwise = ClasswisePredictor().fit(*data)
-    assert rc3p.thresholds_.tolist() == classwise.thresholds_.tolist()
-    assert rc3p.predict_set(data.rows) == classwise.predict_set(data.rows)
-
-
 def test_pas_with_equal_prevalences_is_softmax_and_classwise_always(data):
     for score in (PAS([3] * 12), PAS([0.1] * 12)):
         for method in ("standard", "clustered"):
@@ -252,45 +229,6 @@ def test_pas_with_equal_prevalences_is_softmax_and_classwise_always(data):
     adjusted, plain = ClasswisePredictor(score="pas").fit(*data), ClasswisePredictor().fit(*data)
     assert adjusted.predict_set(data.rows) == plain.predict_set(data.rows)
     assert adjusted.predict_p(data.rows).tolist() == plain.predict_p(data.rows).tolist()
-
-
-@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
-@pytest.mark.parametrize("method", ["interpolated", "fuzzy", "macro", "grouped", "standard"])
-def test_the_set_is_where_the_p_value_exceeds_alpha(data, method, score):
-    for alpha in ALPHAS:
-        fitted = make_predictor(method, alpha=alpha, score=score, keep_top=False).fit(*data)
-        mask = fitted.predict_set(data.rows).to_mask()
-        assert (mask == (fitted.predict_p(data.rows) > alpha)).all()
-
-
-@pytest.mark.parametrize("tau", [0.2, 0.5, 0.9])
-def test_interpolated_p_values_are_the_levels_at_which_classes_leave(simulate, tau):
-    rows, labels = simulate(70, 5, seed=2, long_tail=True)
-    p = InterpolatedPredictor(tau=tau).fit(rows, labels).predict_p(rows[:10])
-    for level in np.linspace(0.003, 0.997, 120):
-        fitted = InterpolatedPredictor(tau=tau, alpha=float(level), keep_top=False).fit(
-            rows, labels
-        )
-        assert (fitted.predict_set(rows[:10]).to_mask() == (p > level)).all()
-
-
-def test_rc3p_p_values_are_the_last_levels_that_hold_a_class(simulate):
-    rows, labels = simulate(60, 6, seed=1, long_tail=True)
-    p = RC3PPredictor().fit(rows, labels).predict_p(rows)
-    step = Fraction(1, size(short=250, deep=2000))
-    levels = [k * step for k in range(1, step.denominator)]
-    last = np.zeros(p.shape)
-    for level in levels:
-        mask = (
-            RC3PPredictor(alpha=level, keep_top=False).fit(rows, labels).predict_set(rows).to_mask()
-        )
-        last[mask] = float(level)
-    seen = np.bincount(labels, minlength=6) > 0
-    assert np.abs(last - p)[:, seen].max() <= float(step) + 1e-12
-    assert (p[:, ~seen] == 1).all()
-    assert (
-        RC3PPredictor(keep_top=False).fit(rows, labels).predict_set(rows).to_mask() <= (p > 0.1)
-    ).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -353,6 +291,12 @@ GOOD, LABELS = np.full((20, 4), 0.25), np.arange(20) % 4
         (InterpolatedPredictor(tau=-0.1), "tau"),
         (InterpolatedPredictor(tau=1.5), "tau"),
         (InterpolatedPredictor(tau="half"), "tau"),
+        (PooledPredictor(floor=1.2), "floor"),
+        (PooledPredictor(floor="high"), "floor"),
+        (PooledPredictor(strength=-1), "strength"),
+        (PooledPredictor(strength="much"), "strength"),
+        (PooledPredictor(shared=1.5), "shared"),
+        (PooledPredictor(split="hold"), "holdout"),
         (FuzzyPredictor(bandwidth=0), "bandwidth"),
         (FuzzyPredictor(bandwidth=np.nan), "bandwidth"),
         (FuzzyPredictor(holdout=1.0), "holdout"),
@@ -372,28 +316,3 @@ def test_bad_parameters_are_refused(predictor, name):
 def test_rc3p_needs_ranks(ranks):
     with pytest.raises(InputError, match="'ranks'"):
         RC3PPredictor().fit_scores([0.1, 0.2], [0, 1], 2, ranks=ranks)
-
-
-def test_interpolated_p_values_when_rounding_takes_scores_beyond_their_maximum(simulate, quietly):
-    rows, labels = simulate(250, 6, 0)
-    predictor = quietly(InterpolatedPredictor(tau=0.7, score=APS(randomize=False)), rows, labels)
-    assert predictor.fit_.rows.scores.max() > 1
-    together = predictor.predict_p(rows)
-    assert (predictor.predict_p(rows[::-1])[::-1] == together).all()
-    assert (np.concatenate([predictor.predict_p(row[None]) for row in rows]) == together).all()
-
-
-@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
-@pytest.mark.parametrize("tau", [0, 0.3, 0.5, 1])
-@pytest.mark.parametrize("score", ["softmax", "raps"])
-def test_many_rows_and_few_have_the_same_interpolated_p_values(simulate, monkeypatch, score, tau):
-    rows, labels = simulate(300, 9, seed=5, long_tail=True)
-    fitted = InterpolatedPredictor(score=score, tau=tau, keep_top=False).fit(
-        rows[:200], labels[:200]
-    )
-    found = []
-    for many in (0, 10**6):
-        monkeypatch.setattr(interpolated, "MANY", many)
-        found.append(fitted.predict_p(rows[200:]))
-    np.testing.assert_array_equal(*found)
-    np.testing.assert_array_equal(found[0] > 0.1, fitted.predict_set(rows[200:]).to_mask())

@@ -10,7 +10,6 @@ from scipy.stats import norm
 from evencover import (
     ClasswisePredictor,
     EvencoverWarning,
-    InputError,
     PooledPredictor,
     StandardPredictor,
     compare,
@@ -152,29 +151,6 @@ def test_pooled_is_closer_to_every_class_than_both_extremes(n_per_class):
     assert mean["pooled"] < 0.8 * min(mean["standard"], mean["classwise"])
 
 
-def test_with_equal_classes_pooled_is_nearly_standard():
-    gaps = []
-    for seed in range(8):
-        scores, labels, means = simulated(10, seed, spread=0.0)
-        gaps.append(
-            [
-                covgap(cls().fit_scores(scores, labels, K), means)[0]
-                for cls in (PooledPredictor, StandardPredictor, ClasswisePredictor)
-            ]
-        )
-    pooled, standard, classwise = np.mean(gaps, axis=0)
-    assert pooled < standard + 1.0 < classwise
-
-
-def test_a_class_without_rows_gets_a_finite_threshold_and_a_warning():
-    scores, labels, _ = simulated(10, 3)
-    kept = labels != 5
-    with pytest.warns(EvencoverWarning, match="1 of 60 classes"):
-        predictor = PooledPredictor().fit_scores(scores[kept], labels[kept], K)
-    assert np.isfinite(predictor.thresholds_).all()
-    assert predictor.own_weight_[5] == 0
-
-
 def test_rare_classes_that_are_hard_are_covered_without_rows_of_their_own():
     """Harder the rarer: the line in log(1 + n) extends what the frequent classes show."""
     rng = np.random.default_rng(6)
@@ -241,13 +217,6 @@ def test_ties_are_broken_by_the_rows_draw_in_prediction_too(quietly):
     assert once != again
     p = model.predict_p(rows)
     assert (once.to_mask() <= (p > 0.1)).all()  # p-values count ties in full
-
-
-def test_without_ties_a_set_has_no_random_part(simulate):
-    rows, labels = simulate(400, 10, seed=1)
-    model = PooledPredictor().fit(rows, labels)
-    assert model.fit_.thresholds.upper_probability is None
-    assert model.predict_set(rows) == model.predict_set(rows, ids=np.arange(400) + 10**6)
 
 
 def test_compare_counts_the_sets_that_predict_gives_on_tied_scores(quietly):
@@ -318,28 +287,3 @@ def test_ties_across_classes_are_not_taken_for_copies():
     labels = np.tile(np.arange(K), 10)
     scores = np.random.default_rng(0).choice([0.0, 0.5, 1.0], len(labels))
     PooledPredictor().fit_scores(scores, labels, K)  # no warning, which would be an error
-
-
-def test_updating_keeps_what_identifies_copies(simulate, quietly):
-    rows, labels = simulate(200, 10, seed=4)
-    copied = np.tile(np.arange(200), 2)
-    at_once = quietly(PooledPredictor(score="aps"), rows[copied], labels[copied])
-    parts = quietly(PooledPredictor(score="aps"), rows, labels)
-    with pytest.warns(EvencoverWarning, match="copies"):
-        parts.partial_fit(rows, labels)
-    np.testing.assert_array_equal(parts.thresholds_, at_once.thresholds_)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "name"),
-    [
-        ({"strength": -1}, "'strength'"),
-        ({"strength": "much"}, "'strength'"),
-        ({"shared": 1.5}, "'shared'"),
-        ({"split": "hold"}, "'holdout'"),
-    ],
-)
-def test_bad_parameters_are_named(parameters, name):
-    scores, labels, _ = simulated(5, 0)
-    with pytest.raises(InputError, match=name):
-        PooledPredictor(**parameters).fit_scores(scores, labels, K)

@@ -76,19 +76,6 @@ def test_partial_fit_is_fit_on_all_rows(data, method, score, with_ids, exact):
     assert whole.predict_set(rows[:50]) == parts.predict_set(rows[:50])
 
 
-@pytest.mark.parametrize("method", method_names() if IS_DEEP else ["pooled", "rc3p", "grouped"])
-def test_a_saved_model_is_updated_like_a_live_one(data, method, tmp_path):
-    rows, labels = data
-    live = made(method, score="aps").fit(rows[:CUT], labels[:CUT])
-    save(live, tmp_path / "model.safetensors")
-    stored = load(tmp_path / "model.safetensors")
-    assert_same(live, stored)
-    for each in (live, stored):
-        each.partial_fit(rows[CUT:], labels[CUT:])
-    assert_same(live, stored)
-    assert_same(live, made(method, score="aps").fit(rows, labels))
-
-
 @pytest.mark.parametrize(
     "method", method_names() if IS_DEEP else ["standard", "clustered", "pooled", "fuzzy", "rc3p"]
 )
@@ -114,17 +101,6 @@ def test_places_are_counted_on_after_a_window(data):
     whole = StandardPredictor(score="aps").fit(rows[:300], labels[:300])
     np.testing.assert_array_equal(parts.fit_.rows.scores, whole.fit_.rows.scores[150:])
     assert parts.n_calibration_ == 150
-
-
-def test_an_executor_gives_the_same(data):
-    from concurrent.futures import ThreadPoolExecutor
-
-    rows, labels = data
-    here = StandardPredictor(score="aps").fit(rows[:CUT], labels[:CUT])
-    there = StandardPredictor(score="aps").fit(rows[:CUT], labels[:CUT])
-    with ThreadPoolExecutor(2) as executor:
-        there.partial_fit(rows[CUT:], labels[CUT:], executor=executor)
-    assert_same(here.partial_fit(rows[CUT:], labels[CUT:]), there)
 
 
 def test_scores_given_as_such_can_be_updated(data):

@@ -5,7 +5,7 @@ import pytest
 from depth import size
 
 from evencover import CoverageReport
-from evencover.evaluation.tally import Tally
+from evencover.evaluation.metrics import Tally
 from evencover.predictors import make_predictor
 from evencover.report.verdict import class_states, likely_above, remedies, usual_spread, verdict
 
@@ -146,8 +146,7 @@ def test_clusters_tell_who_is_in_none():
         predictor = calibrated("clustered", counts, scores, n_clusters=2, gamma=0.5)
     report = report_of([200] * 21, [100] + [190] * 19 + [100])
     text = " ".join(remedies(predictor, report))
-    assert "1 of the 2 had too few" in text
-    assert "18 examples" in text
+    assert "to join a cluster" in text
 
 
 def test_pooled_states_how_much_is_borrowed():

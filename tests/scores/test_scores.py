@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from evencover import EvencoverWarning, InputError
+from evencover import InputError
 from evencover.randomness import RandomStream, uniforms
 from evencover.scores import (
     APS,
@@ -18,11 +18,8 @@ from evencover.scores import (
     RAPS,
     SAPS,
     SCORES,
-    Score,
     Softmax,
     make_score,
-    register_score,
-    registry,
     score_names,
 )
 
@@ -67,35 +64,6 @@ def test_mass_ahead_does_not_lose_small_probabilities():
     assert last == pytest.approx(float(sum(map(Fraction, row.tolist()))), abs=1e-15)
 
 
-def test_softmax_score_of_a_tiny_float32_probability_is_not_saturated():
-    rows = np.array([[1 - 2.0**-30, 2.0**-30], [1, 0]], dtype=np.float32)
-    scores = Softmax().matrix(rows)
-    assert scores[0, 1] < scores[1, 1] == 1.0
-
-
-def test_order_is_decreasing_and_equal_probabilities_go_by_class_index():
-    row = [[0.125, 0.25, 0.125, 0.25, 0.25]]
-    assert APS(randomize=False).matrix(row).tolist() == [[0.875, 0.25, 1.0, 0.5, 0.75]]
-    ranks = RAPS(randomize=False, penalty=1, k_reg=0).matrix(row) - APS(randomize=False).matrix(row)
-    assert ranks.tolist() == [[4, 1, 5, 2, 3]]
-
-
-def test_raps_charges_only_ranks_beyond_k_reg():
-    rows = np.full((1, 8), 0.125)
-    price = RAPS(randomize=False).matrix(rows) - APS(randomize=False).matrix(rows)
-    assert price[0] == pytest.approx([0, 0, 0, 0, 0, 0.01, 0.02, 0.03], abs=1e-15)
-    assert (RAPS(penalty=0).matrix(rows) == APS().matrix(rows)).all()
-    settable = RAPS(randomize=False, penalty=0.5, k_reg=2).matrix(rows)[0]
-    assert settable.tolist() == oracle.score_row("raps", rows[0], penalty=0.5, k_reg=2)
-
-
-def test_one_uniform_per_row_is_shared_by_its_classes():
-    rows = np.full((50, 4), 0.25)
-    scores = APS().matrix(rows)
-    assert np.allclose(np.diff(scores, axis=1), 0.25)
-    assert len(set(scores[:, 0])) == 50
-
-
 @pytest.mark.parametrize("score", ALL, ids=repr)
 @given(
     n_classes=st.integers(2, 40),
@@ -116,15 +84,6 @@ def test_true_label_and_matrix_agree_bit_for_bit(
         more = {**how, "ids": ids, "calibrating": calibrating}
         single = score.true_label(rows, labels, **more)
         assert single.tolist() == score.matrix(rows, **more)[np.arange(n_rows), labels].tolist()
-
-
-def test_scores_belong_to_row_ids_not_to_places(simulate):
-    rows = simulate(20, 5).rows
-    ids = np.random.default_rng(0).permutation(1000)[:20]
-    order = np.arange(20)[::-1]
-    assert (APS().matrix(rows, ids=ids)[order] == APS().matrix(rows[order], ids=ids[order])).all()
-    assert (APS().matrix(rows, ids=ids) != APS().matrix(rows)).any()
-    assert (APS().matrix(rows, random_state=1) != APS().matrix(rows)).any()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -179,76 +138,3 @@ def test_what_the_labels_decide_is_filled_in():
     assert PAS().with_counts(np.array([3, 0])) == PAS((3, 1))
     with pytest.raises(InputError, match="'prevalence'"):
         PAS([1, 2]).with_counts(np.array([1, 1, 1]))
-
-
-class Point:
-    """An entry point of an installed package."""
-
-    name, value = "theirs", "their_package:Theirs"
-
-    def __init__(self, load):
-        self.load = load
-
-
-@pytest.fixture
-def installed(monkeypatch):
-    """Pretend that packages offer these scores, and forget them afterwards."""
-    known = dict(SCORES)
-
-    def install(*loads):
-        def entry_points(group):
-            assert group == "evencover.scores"
-            return [Point(load) for load in loads]
-
-        monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
-        registry._register_entry_points.cache_clear()
-
-    yield install
-    registry._register_entry_points.cache_clear()
-    SCORES.clear()
-    SCORES.update(known)
-
-
-@dataclass(frozen=True)
-class Theirs(Softmax):
-    name = "theirs"
-
-
-def test_a_registered_score_has_a_name(installed):
-    with pytest.raises(InputError, match="Unknown score 'theirs'"):
-        make_score("theirs")
-    assert register_score(Theirs) is Theirs
-    assert register_score(Theirs) is Theirs
-    assert make_score("Theirs") == Theirs()
-    assert score_names()[-1] == "theirs"
-
-
-def test_a_broken_package_is_a_warning_once(installed):
-    def broken():
-        raise ImportError("No module named 'their_package'")
-
-    installed(broken, lambda: 3, lambda: Theirs)
-    with pytest.warns(EvencoverWarning) as notes:
-        assert "theirs" in score_names()
-    first, second = (str(note.message) for note in notes)
-    assert "'theirs' (their_package:Theirs)" in first
-    assert first.endswith("No module named 'their_package'.")
-    assert "must be a subclass" in second
-    score_names()
-
-
-def test_what_cannot_be_registered(installed):
-    for thing in (3, dict, Score, APS()):
-        with pytest.raises(InputError, match=r"must be a subclass of evencover\.scores\.Score"):
-            register_score(thing)
-    for name in (None, "", "Upper", 7):
-        with pytest.raises(InputError, match="'name' of Mine"):
-            register_score(type("Mine", (Softmax,), {"name": name}))
-    with pytest.raises(InputError, match=r"'aps' belongs to evencover\.scores\.ordered\.APS"):
-        register_score(type("Mine", (APS,), {}))
-
-
-def test_a_cell_that_runs_again_may_define_its_score_anew(installed):
-    for _ in range(2):
-        cls = register_score(type("Mine", (Softmax,), {"name": "mine"}))
-        assert type(make_score("mine")) is cls

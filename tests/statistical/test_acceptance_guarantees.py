@@ -11,7 +11,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from evencover.predictors import acceptance
-from evencover.predictors.acceptance import ERROR_SHARES, Predictions, fit_acceptance
+from evencover.predictors.acceptance import Predictions, fit_acceptance
 
 GRID = (np.arange(1000) + 0.5) / 1000  # quantiles of the scores 1 - p within a class
 
@@ -117,8 +117,3 @@ def test_the_model_finds_the_line_and_the_intercepts():
     mean = np.bincount(cells, truth, model.probabilities.size) / np.maximum(n, 1)
     error = np.abs(model.probabilities.ravel() - mean)[n > 0]
     assert np.average(error, weights=n[n > 0]) < 0.03
-
-
-def test_levels_run_from_the_target_up():
-    assert ERROR_SHARES[0] == 1
-    assert sorted(ERROR_SHARES, reverse=True) == list(ERROR_SHARES)

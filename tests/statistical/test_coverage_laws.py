@@ -64,15 +64,6 @@ def test_standard_coverage_with_the_randomised_aps_score_is_beta(broken):
     assert follows(coverage, beta(37, 4).cdf) != broken
 
 
-def test_aps_scores_are_uniform_only_if_randomised():
-    """On 20,000 rows of a perfectly calibrated model. False alarms: 0.1%."""
-    rng = np.random.default_rng(3)
-    rows = rng.dirichlet(np.full(6, 0.5), 20_000)
-    labels = (rows.cumsum(axis=1) < rng.random((20_000, 1))).sum(axis=1).clip(max=5)
-    assert follows(APS().true_label(rows, labels), "uniform")
-    assert not follows(APS(randomize=False).true_label(rows, labels), "uniform")
-
-
 def test_classwise_coverage_is_beta_for_every_class(broken):
     """Class y has scores Beta(a_y, 1) and n_y rows: Beta(k_y, n_y + 1 - k_y). Rate: 4 x 0.1%."""
     rng = np.random.default_rng(4)

@@ -5,8 +5,8 @@ import pytest
 from depth import size
 
 from evencover import StandardPredictor
+from evencover.evaluation.metrics import Tally
 from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Tally
 from evencover.predictors.shift_checks import distance, score_histogram
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 from depth import size
-from scipy.stats import ks_2samp, kstest, norm
+from scipy.stats import ks_2samp, norm
 
-from evencover import APS, RAPS, SAPS, ClasswisePredictor, PooledPredictor, StandardPredictor
+from evencover import PooledPredictor, StandardPredictor
 from evencover.data import load_languages
 from evencover.randomness import RandomStream, uniforms
 
@@ -106,34 +106,3 @@ def test_exact_coverage_follows_its_beta_law_with_rows_in_the_same_order():
     error = np.std(covered, ddof=1) / np.sqrt(n_calibrations)
     assert abs(np.mean(covered) - (1 - ALPHA)) < 3 * error
     assert ks_2samp(covered, expected).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("score", [APS(), RAPS(), SAPS()], ids=lambda score: score.name)
-def test_uniforms_of_rows_that_come_alone_are_uniform(score):
-    """Each row in a call of its own; false alarm 1 in 10,000."""
-    n_rows = size(short=600, deep=20_000)
-    rows = np.random.default_rng(0).dirichlet(np.ones(4), size=n_rows)
-    alone = np.concatenate([score.matrix(row[None]) for row in rows])
-    top = rows.max(axis=1)
-    u = alone[np.arange(len(rows)), rows.argmax(axis=1)] / top
-    assert kstest(u, "uniform").pvalue > 1e-4
-
-
-def test_the_coin_of_a_row_that_comes_alone_is_its_own():
-    """CLASSWISE, exact, with three rows of each class: the limit is .7 in 6 of 10 rows, else .5.
-
-    A fifth of the rows is decided by its coin. Shared by all rows that come alone, the coin would
-    move their coverage by .08 or .12: here 8 standard errors. False alarm at 4: 6e-5.
-    """
-    n_rows = size(short=1000, deep=10_000)
-    rng = np.random.default_rng(1)
-    labels, scores = rng.integers(0, 3, size=n_rows), rng.random(n_rows)
-    rows = np.repeat(scores[:, None] / 2, 3, axis=1)
-    rows[np.arange(n_rows), labels] = 1 - scores
-    predictor = ClasswisePredictor(alpha=0.35, exact=True)  # (3 + 1) (1 - alpha) = 2.6
-    predictor.fit_scores(np.tile([0.3, 0.5, 0.7], 3), np.repeat(np.arange(3), 3), 3)
-    by_coin = ((scores > 0.5) & (scores <= 0.7)).mean()
-    expected = (scores <= 0.5).mean() + 0.6 * by_coin
-    error = np.sqrt(0.6 * 0.4 * by_coin / n_rows)
-    for at_once in (1, n_rows):
-        assert abs(coverage(predictor, rows, labels, at_once) - expected) < 4 * error

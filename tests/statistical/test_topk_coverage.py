@@ -7,7 +7,7 @@ import pytest
 from depth import IS_DEEP, size
 
 from evencover import EvencoverWarning
-from evencover.predictors.registry import make_predictor
+from evencover.predictors import make_predictor
 from evencover.quantiles import ClassAlpha, guard_ranks
 
 K, ALPHA = 20, 0.1

@@ -65,7 +65,7 @@ def run(
         **options.read_floor(floor),
         score=with_score,
         exact=exact,
-        keep_top=keep_top,
+        keep_top="auto" if keep_top is None else keep_top,
         from_logits=bool(source.logits),
         random_state=seed,
     )

@@ -12,7 +12,6 @@ from evencover.cli.console import print_text
 from evencover.data.location import as_location
 from evencover.errors import printable
 from evencover.output.atomic import write_csv
-from evencover.text_tables import aligned
 
 
 def evaluate(
@@ -21,8 +20,6 @@ def evaluate(
     /,
     *,
     alpha: options.OtherAlpha = None,
-    top: options.Top = None,
-    accept_accuracy: float | None = None,
     show_all: options.All = False,
     as_json: options.Json = False,
     csv: options.Table = None,
@@ -36,17 +33,13 @@ def evaluate(
 
     Parameters
     ----------
-    accept_accuracy
-        Target accuracy of accepted predictions; by default 0.95 or the model's.
     csv
         Also write one row per class to this file.
     """
     predictor = options.with_alpha(options.load_model(model, data), alpha)
     source = read.open(data, "evaluating", predictor)
     with options.executor(dask) as workers:
-        measured = predictor.evaluate(
-            source, executor=workers, top=top, accept_accuracy=accept_accuracy
-        )
+        measured = predictor.evaluate(source, executor=workers)
     if csv is not None:
         columns = measured.class_columns()
         rows = zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)
@@ -60,16 +53,6 @@ def evaluate(
     print_text("\n".join([headline(predictor, measured), "", *lines, ""]))
     if not show_all:
         print_text("More numbers: --all; one row per class: --csv FILE.")
-        return
-    titles = ["group of classes", "classes", "examples", "coverage", "mean over classes", "CovGap"]
-    cells = [
-        [
-            *(group.group, f"{group.n_classes:,}", f"{group.n_rows:,}", f"{group.coverage:.1%}"),
-            *(f"{group.mean_class_coverage:.1%}", f"{group.covgap:.1f}"),
-        ]
-        for group in measured.by_calibration_count()
-    ]
-    print_text(aligned(titles, cells))
 
 
 def report(

@@ -63,9 +63,6 @@ AlphaOf = Annotated[
 Floor = Annotated[
     str | None, Parameter(help="Guaranteed coverage of every class: 0.8, auto or none.")
 ]
-Top = Annotated[
-    int | None, Parameter(help="Also measure sets cut to this many most probable classes.")
-]
 Confidence = Annotated[
     str | None,
     Parameter(help="Guarantee coverage with this probability over calibration sets."),

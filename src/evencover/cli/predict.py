@@ -63,10 +63,7 @@ def run(
     predictor = options.with_alpha(options.load_model(model, data), alpha)
     if top is not None:
         whole_number(top, "top", "predict", 1)
-        note(
-            f"the coverage guarantee does not apply to sets cut to {top} classes; "
-            f"'evencover evaluate --top {top}' measures their coverage"
-        )
+        note(f"the coverage guarantee does not apply to sets cut to {top} classes")
     source = read.open(data, "predicting", predictor, read_labels=False)
     listing: Any = {"with_probabilities": with_probabilities, "top": top}
     with options.executor(dask) as workers:

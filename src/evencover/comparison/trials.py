@@ -23,8 +23,8 @@ from evencover.data.fingerprint import Sampler
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import joined, map_source
 from evencover.errors import EvencoverWarning, InputError
+from evencover.evaluation.metrics import Tally
 from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Tally
 from evencover.predictors import BasePredictor
 from evencover.predictors.calibration import require_labels, warn_of_mismatch
 from evencover.predictors.rule import BoundScore

@@ -1,6 +1,6 @@
 """How well sets cover each class: counts, metrics, and the report that shows them."""
 
-from evencover.evaluation.report import ClassView, CoverageReport, GroupCoverage, evaluate
-from evencover.evaluation.tally import Tally
+from evencover.evaluation.metrics import Tally
+from evencover.evaluation.report import ClassView, CoverageReport, evaluate
 
-__all__ = ["ClassView", "CoverageReport", "GroupCoverage", "Tally", "evaluate"]
+__all__ = ["ClassView", "CoverageReport", "Tally", "evaluate"]

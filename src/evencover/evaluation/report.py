@@ -5,30 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
-from evencover.evaluation.metrics import CoverageMetrics, shown_in
+from evencover.evaluation.metrics import Confusions, CoverageMetrics, Tally, shown_in
 from evencover.evaluation.statistics import clopper_pearson, likely_below
-from evencover.evaluation.tally import Confusions, Tally
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
 from evencover.validation import label_indices, unknown_label, whole_number
-
-
-class GroupCoverage(NamedTuple):
-    """Coverage of a group of classes: of its rows, and on average over its classes."""
-
-    group: str
-    n_classes: int
-    n_rows: int
-    coverage: float
-    mean_class_coverage: float
-    covgap: float
 
 
 class ClassView(NamedTuple):
@@ -67,8 +54,6 @@ def evaluate(
     alpha: Any = 0.1,
     *,
     class_names: Sequence[str] | None = None,
-    calibration_counts: Any = None,
-    cluster_of_class: Any = None,
 ) -> CoverageReport:
     """Measure coverage and size of prediction sets on held-out rows.
 
@@ -82,8 +67,6 @@ def evaluate(
         The level the sets were made for.
     class_names
         One per class; by default those of the sets.
-    calibration_counts, cluster_of_class
-        (K,), optional: to group classes by calibration data and by cluster.
 
     >>> sets = PredictionSets.from_mask([[True, False], [True, True], [True, False]])
     >>> report = evaluate(sets, [0, 0, 1], alpha=0.1)
@@ -101,13 +84,7 @@ def evaluate(
     indices = label_indices(labels, names, sets.n_classes, len(sets), allow_unknown=True)
     if names is not None and indices.min() == sets.n_classes:
         raise unknown_label(str(to_numpy(labels).ravel()[0]), "row 0", names)
-    return CoverageReport.from_tally(
-        Tally.of(sets, indices),
-        alpha,
-        class_names=names,
-        calibration_counts=calibration_counts,
-        cluster_of_class=cluster_of_class,
-    )
+    return CoverageReport.from_tally(Tally.of(sets, indices), alpha, class_names=names)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,7 +117,6 @@ class CoverageReport(CoverageMetrics):
     accepted: IntArray | None = None
     accepted_right: IntArray | None = None
     accept_accuracy: float = 0.95
-    at_top: CoverageReport | None = None
     data_warnings: tuple[str, ...] = ()
     labels_fit: bool = True
     listed_counts: IntArray | None = None
@@ -148,9 +124,6 @@ class CoverageReport(CoverageMetrics):
     @classmethod
     def from_tally(cls, tally: Tally, alpha: Any, **about_classes: Any) -> CoverageReport:
         """Make a report from counts."""
-        for name in ("calibration_counts", "cluster_of_class"):
-            if about_classes.get(name) is not None:
-                about_classes[name] = np.asarray(about_classes[name])
         names, n_classes = about_classes.get("class_names"), len(tally.rows)
         levels = ClassAlpha.of(alpha, names, n_classes, "evaluate")
         level = float(levels.typical)
@@ -239,41 +212,7 @@ class CoverageReport(CoverageMetrics):
         share = f"appears in {n_sets / self.n_rows:.1%} of sets"
         return f"{share}, right in {n_right / n_sets:.1%}" if n_sets else share
 
-    # ---- groups of classes -------------------------------------------------------------------
-
-    def by_group(
-        self, group_of_class: Any, names: Sequence[str] | None = None
-    ) -> list[GroupCoverage]:
-        """Measure coverage of groups of classes, without group -1 and classes without test rows."""
-        groups = np.asarray(group_of_class)
-        if groups.shape != (self.n_classes,):
-            raise InputError(
-                f"'group_of_class' must have {self.n_classes} entries. Got shape {groups.shape}."
-            )
-        table = []
-        for group in np.unique(groups[(groups >= 0) & self.evaluated]):
-            members = (groups == group) & self.evaluated
-            rows, coverage = self.class_counts[members], self.class_coverage[members]
-            table.append(
-                GroupCoverage(
-                    str(group) if names is None else names[group],
-                    int(members.sum()),
-                    int(rows.sum()),
-                    float(self.class_covered[members].sum() / rows.sum()),
-                    float(coverage.mean()),
-                    float(100 * np.abs(coverage - self.class_target[members]).mean()),
-                )
-            )
-        return table
-
-    def by_calibration_count(self) -> list[GroupCoverage]:
-        """Measure coverage of the classes by how many calibration rows they had."""
-        if self.calibration_counts is None:
-            raise InputError("'calibration_counts' are not known; pass them to evaluate.")
-        edges = [1, 10, 20, 50, 100, 200, 500, 1000]
-        between = [f"{a} to {b - 1} rows" for a, b in pairwise(edges)]
-        names = ["no rows", *between, f"{edges[-1]} rows or more"]
-        return self.by_group(np.digitize(self.calibration_counts, edges), names)
+    # ---- single classes ---------------------------------------------------------------------
 
     def worst_classes(self, k: int = 10) -> list[ClassView]:
         """List the k classes with the lowest upper confidence limits of coverage, lowest first.
@@ -338,12 +277,6 @@ class CoverageReport(CoverageMetrics):
                 "accepted_accuracy_interval": self.accepted_accuracy_interval.tolist(),
                 "is_unsafe": self.is_unsafe.tolist(),
             }
-        if self.at_top is not None:
-            cut = self.at_top
-            result["at_top"] = {
-                **{name: or_none(value) for name, value in cut.metrics().items()},
-                "class_coverage": [or_none(value) for value in cut.class_coverage.tolist()],
-            }
         if self.recall_at_k is not None:
             names = ("recall_at_k", "recall_at_k_of_capped_classes")
             recalls = zip(names, self.recall_at_k, strict=True)
@@ -373,7 +306,6 @@ class CoverageReport(CoverageMetrics):
             if self.accepted is None
             else _share(self.accepted_right, self.accepted),
             "is_unsafe": None if self.accepted is None else self.is_unsafe,
-            "coverage_at_top": None if self.at_top is None else self.at_top.class_coverage,
         }
         return {name: values for name, values in columns.items() if values is not None}
 
@@ -406,8 +338,6 @@ class CoverageReport(CoverageMetrics):
         if self.n_unknown:
             unknown = "labels that are not among the classes; counted as misses"
             rows.append(("unknown", str(self.n_unknown), unknown))
-        if self.at_top is not None:
-            rows.append(self.at_top._cut_summary(self))
         if self.recall_at_k is not None:
             rows.append(self._recall_summary(*self.recall_at_k))
         if missing:
@@ -437,17 +367,6 @@ class CoverageReport(CoverageMetrics):
         """Name the first of some classes."""
         names = [self.class_view(int(index)).name for index in classes[:3]]
         return ", ".join(names) + (f" and {len(classes) - 3} more" if len(classes) > 3 else "")
-
-    def _cut_summary(self, whole: CoverageReport) -> tuple[str, str, str]:
-        """Show what cutting the sets to their most probable classes costs in coverage."""
-        most = int(np.flatnonzero(self.size_counts)[-1])
-        fewer = int((self.class_covered < whole.class_covered).sum())
-        return (
-            f"top {most}",
-            f"{self.marginal_coverage:.1%}",
-            f"coverage of sets cut to {most} labels, which no guarantee covers; lower for {fewer} "
-            f"classes; mean size {self.avg_size:.2f}",
-        )
 
     def _recall_summary(self, recall: FloatArray, capped: FloatArray) -> tuple[str, str, str]:
         """Show how many labels are listed: no set contains the others."""

@@ -149,7 +149,7 @@ def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> d
     predictors = [
         setting.predictor._with_params(
             score=unit.score.score,
-            keep_top=bool(setting.predictor.keep_top),  # by default the paper's sets
+            keep_top=setting.predictor.keep_top is True,  # by default the paper's sets
         )
         for setting in unit.settings
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.classwise import ClasswisePredictor
@@ -13,31 +15,11 @@ from evencover.predictors.interpolated import InterpolatedPredictor
 from evencover.predictors.macro import MacroPredictor
 from evencover.predictors.pooled import PooledPredictor
 from evencover.predictors.rc3p import RC3PPredictor
-from evencover.predictors.registry import (
-    DEFAULT_METHOD,
-    PREDICTORS,
-    make_predictor,
-    method_names,
-    methods_for_all,
-    predictor_class,
-    register,
-)
 from evencover.predictors.rule import SetRule
 from evencover.predictors.standard import StandardPredictor
-
-# In the order in which help texts and tables list them.
-for _method in (
-    StandardPredictor,
-    ClasswisePredictor,
-    ClusteredPredictor,
-    PooledPredictor,
-    InterpolatedPredictor,
-    FuzzyPredictor,
-    RC3PPredictor,
-    MacroPredictor,
-    GroupedPredictor,
-):
-    register(_method)
+from evencover.scores import SCORES
+from evencover.scores.registry import Registry
+from evencover.validation import raise_unknown
 
 __all__ = [
     "DEFAULT_METHOD",
@@ -61,3 +43,68 @@ __all__ = [
     "predictor_class",
     "register",
 ]
+
+Registered = TypeVar("Registered", bound=type)
+
+DEFAULT_METHOD = "pooled"
+PREDICTORS: Registry[BasePredictor] = Registry(
+    "method", BasePredictor, "method", "evencover.predictors"
+)
+method_names, predictor_class = PREDICTORS.names, PREDICTORS.find
+
+# In the order in which help texts and tables list them.
+for _method in (
+    StandardPredictor,
+    ClasswisePredictor,
+    ClusteredPredictor,
+    PooledPredictor,
+    InterpolatedPredictor,
+    FuzzyPredictor,
+    RC3PPredictor,
+    MacroPredictor,
+    GroupedPredictor,
+):
+    PREDICTORS.add(_method)
+
+
+def register(cls: Registered) -> Registered:
+    """Register your own method or score by its name, as a decorator or a call.
+
+    Commands, `compare`, experiments, reports and model files then accept it.
+
+    >>> from evencover import BasePredictor, Thresholds, register
+    >>> import numpy as np
+    >>> @register
+    ... class Everything(BasePredictor):
+    ...     method = "everything"
+    ...     summary = "Include every class."
+    ...     def _calibrate(self, rows):
+    ...         return Thresholds(np.full(rows.n_classes, np.inf)), None
+    >>> make_predictor("everything")
+    Everything()
+    >>> del PREDICTORS["everything"]
+    """
+    known: Any = SCORES if SCORES.accepts(cls) else PREDICTORS
+    known.add(cls)
+    return cls
+
+
+def methods_for_all() -> list[str]:
+    """Return what "all" methods are: those that need no parameter from the user."""
+    return [name for name in method_names() if not PREDICTORS[name]._only_if_asked]
+
+
+def make_predictor(method: BasePredictor | str, **parameters: Any) -> BasePredictor:
+    """Make a predictor from the method's name; return a predictor as it is.
+
+    >>> make_predictor("classwise", alpha=0.05)
+    ClasswisePredictor(alpha=0.05)
+    """
+    if isinstance(method, BasePredictor):
+        return method
+    cls = predictor_class(method)
+    known = cls._parameter_names()
+    for name in parameters:
+        if name not in known:
+            raise_unknown(f"parameter of the method {method!r}:", name, known)
+    return cls(**parameters)

@@ -19,7 +19,6 @@ from evencover.data.source import Block, Source
 from evencover.engine.blocks import fold_source, gathered, joined, map_source
 from evencover.errors import InputError, NotFittedError, warn_caller
 from evencover.evaluation.report import CoverageReport
-from evencover.predictors import wording
 from evencover.predictors.acceptance import CONFIDENCE, Acceptance, Predictions, fit_acceptance
 from evencover.predictors.calibration import (
     CalibrationInputs,
@@ -31,7 +30,17 @@ from evencover.predictors.calibration import (
     warn_of_mismatch,
 )
 from evencover.predictors.fit import Fit
-from evencover.predictors.floor import AUTO, Floor
+from evencover.predictors.guarantees import (
+    AUTO,
+    NO_CLASS,
+    ON_AVERAGE,
+    Explanation,
+    Floor,
+    Needs,
+    as_percent,
+    remedy,
+    some_names,
+)
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.predictors.shift_checks import (
     EvaluationCounts,
@@ -39,10 +48,10 @@ from evencover.predictors.shift_checks import (
     merge_counts,
     shift_warnings,
 )
-from evencover.predictors.wording import Explanation, Needs, Sharing, some_names
 from evencover.quantiles import (
     Alpha,
     ClassAlpha,
+    Groups,
     Thresholds,
     check_alpha,
     conformal_ranks,
@@ -95,8 +104,8 @@ class BasePredictor:
         then depends on its id (or content) and `random_state`.
     keep_top
         Include the most probable class in every set, so that no set is empty. Sets only grow, so
-        every guarantee remains. None means True, but False with `exact`, whose coverage would no
-        longer be exactly 1 - alpha. False is the paper's definition.
+        every guarantee remains. "auto" means True, but False with `exact`, whose coverage would
+        no longer be exactly 1 - alpha. False is the paper's definition.
     from_logits
         Apply a softmax to the rows. Raise for probabilities, unless the input declares them as
         logits.
@@ -107,31 +116,12 @@ class BasePredictor:
         guarantees that coverage to classes with at least 1/(1 - floor) - 1 calibration examples.
         "auto", the default of POOLED, guarantees k/(n+1), where k is the largest rank with
         P(Binomial(n, 1 - alpha) < k) <= 0.1: 73% with 10 examples, 82% with 50 at alpha 0.1.
-
-    Attributes
-    ----------
-    thresholds_
-        (K,) threshold of each class; +inf means that the class is always included.
-    guarantees_
-        (K,) guaranteed coverage of each class, on average over calibration sets; 0 if none.
-    class_counts_
-        (K,) calibration rows of each class.
-    n_classes_, n_calibration_
-        K, and the number of calibration rows.
-    class_names_
-        One name per class, or None.
-    alpha_, score_
-        The target miscoverage of each class (K,), and the score of the fit.
-    acceptance_
-        Which predictions to accept, if `fit_acceptance` decided it.
-    fit_
-        The whole fit, a `Fit`.
     """
 
     alpha: Alpha | Mapping[Any, Any] | Sequence[Any] | Array = 0.1
     score: Score | str = "softmax"
     exact: bool = False
-    keep_top: bool | None = None
+    keep_top: bool | str = AUTO
     from_logits: bool = False
     random_state: int = 0
     floor: Alpha | None = None
@@ -139,7 +129,9 @@ class BasePredictor:
     method: ClassVar[str]
     # One sentence each, shown by help, `info`, the docs and the report.
     summary: ClassVar[str] = ""
-    guarantee: ClassVar[wording.Guarantee | str] = "No guarantee."
+    # In a guarantee, {sets} is "on average over calibration sets", or as many of them as the
+    # confidence, and {single} that no single class has one, unless a floor gives it one.
+    guarantee: ClassVar[str] = "No guarantee."
     # Next to scores, labels and ids: "ranks" of the true labels, "label values".
     needs: ClassVar[tuple[str, ...]] = ()
 
@@ -149,7 +141,7 @@ class BasePredictor:
     _constraints: ClassVar[dict[str, Check]] = {
         "alpha": check_alpha,
         "exact": flag,
-        "keep_top": unless((None,), flag),
+        "keep_top": unless((AUTO,), flag),
         "from_logits": flag,
         "random_state": partial(whole_number, low=0, high=2**64 - 1),
         "confidence": unless((None,), exact_fraction),
@@ -164,10 +156,15 @@ class BasePredictor:
     _depends_on_prevalence: ClassVar[bool] = True
     # Whether it needs a parameter that only the user can give, so that "all" methods omit it.
     _only_if_asked: ClassVar[bool] = False
-    # Words: where a threshold comes from ({rows} are the class's calibration rows), why a class may
-    # be undercovered, and what happens to classes without calibration rows.
-    _origin: ClassVar[str] = wording.ORIGIN
-    _usual_cause: ClassVar[str] = wording.SHARED
+    # Words: the guarantee if classes have their own alpha and it is another one; where a threshold
+    # comes from ({rows} are the class's calibration rows), why a class may be undercovered, and
+    # what happens to classes without calibration rows.
+    _guarantee_by_alpha: ClassVar[str] = ""
+    _origin: ClassVar[str] = (
+        "A set includes the class if its score is at most the threshold. The threshold comes from "
+        "the {rows} of this class and those of other classes."
+    )
+    _usual_cause: ClassVar[str] = "Thresholds shared with other classes may not suit these."
     _missing_class_note: ClassVar[str] = "they use the standard threshold"
 
     # ---- for a method to override ----------------------------------------------------------------
@@ -190,8 +187,9 @@ class BasePredictor:
         """
         raise InputError(f"The '{self.method}' method does not provide p-values.")
 
-    def _sharing(self) -> Sharing | None:
-        """Return the groups of calibration scores behind the thresholds, if there are such."""
+    @property
+    def _groups(self) -> Groups | None:
+        """The groups of calibration scores behind the thresholds, if there are such."""
         return None
 
     def _own_guarantees(self) -> FloatArray:
@@ -204,11 +202,10 @@ class BasePredictor:
 
     def _rows_behind(self, report: CoverageReport) -> float:
         """Return the number of rows behind the average coverage, as if in one group."""
-        sharing = self._sharing()
-        if sharing is None:
+        if self._groups is None:
             return self._level_rows()
-        counts, groups = sharing.scores.counts, sharing.group_of_class
-        rows = np.bincount(groups, weights=report.class_counts, minlength=len(counts))
+        counts, of_class = self._groups.scores.counts, self._groups.of_class
+        rows = np.bincount(of_class, weights=report.class_counts, minlength=len(counts))
         return float(1 / ((rows / report.n_rows) ** 2 / (counts + 2)).sum() - 2)
 
     def _weights(self) -> dict[str, FloatArray]:
@@ -217,8 +214,9 @@ class BasePredictor:
 
     def _cause(self, under: IntArray) -> str:
         """Explain why the classes `under` may be undercovered, and what to try."""
-        ways_out = wording.ways_out(self.class_counts_[under], self._row_needs())
-        return f"{self._usual_cause} {ways_out}"
+        counts = self.class_counts_[under]
+        cause = self._guarantor()._usual_cause
+        return f"{cause} {remedy(counts, self._row_needs(), self.method)}".rstrip()
 
     def _fitted_values(self) -> dict[str, Any]:
         """Return plain values worth a column in a table, such as the number of clusters."""
@@ -444,13 +442,12 @@ class BasePredictor:
         if fit.thresholds.rank_limit is None:
             n_few = int((np.isinf(fit.thresholds.upper) & ~is_absent).sum())
             if n_few:
-                confidence, terms = getattr(self, "confidence", None), f"alpha = {fit.alpha}"
-                if confidence is not None:
-                    least = Needs.at(fit.alpha.typical, confidence).least
-                    terms += f" and confidence = {confidence}, which takes {least}"
+                least = Needs.at(fit.alpha.typical, getattr(self, "confidence", None)).least
+                takes = f", which takes {least}" if fit.alpha.is_one else ""
                 warn_caller(
                     f"{n_few} of {n_classes} classes have calibration examples, but too few for a "
-                    f"finite threshold at {terms}; they are always included{where_listed}."
+                    f"finite threshold at alpha = {fit.alpha}{takes}; they are always included"
+                    f"{where_listed}."
                 )
         if is_absent.any():
             warn_caller(
@@ -640,7 +637,7 @@ class BasePredictor:
 
     @property
     def thresholds_(self) -> FloatArray:
-        """The threshold of each class (K,); with `exact` the upper one of two."""
+        """The threshold of each class (K,), +inf if always included; with `exact` the upper one."""
         return self._any_fit.thresholds.upper
 
     @property
@@ -755,8 +752,6 @@ class BasePredictor:
         *,
         ids: Any = None,
         executor: Any = None,
-        top: int | None = None,
-        accept_accuracy: float | None = None,
     ) -> CoverageReport:
         """Measure coverage and set size on held-out rows.
 
@@ -766,30 +761,17 @@ class BasePredictor:
         ----------
         probabilities, labels, ids, executor
             As in `fit`.
-        top
-            Also measure sets cut to this many most probable classes (``at_top``).
-        accept_accuracy
-            Target accuracy of accepted predictions, to find predicted classes that miss it; by
-            default that of `fit_acceptance`, or 0.95.
         """
         fit = self._current_fit()
         source = fit.open(probabilities, labels, ids, allow_unknown=True)
         require_labels(source, "Evaluation")
-        if top is not None:
-            whole_number(top, "top", "evaluate", 1)
-        if accept_accuracy is not None:
-            accept_accuracy = real_number(accept_accuracy, "accept_accuracy", "evaluate", 0, 1)
-        count = partial(count_block, fit.rule.for_input(source.logits), fit.score_bins[0], top)
+        count = partial(count_block, fit.rule.for_input(source.logits), fit.score_bins[0])
         finish = EvaluationCounts.abridged
         counts, read = fold_source(source, count, merge_counts, finish, executor)
-        return self._coverage_report(source, read, counts, accept_accuracy)
+        return self._coverage_report(source, read, counts)
 
     def _coverage_report(
-        self,
-        source: Source,
-        read: Fingerprint,
-        counts: EvaluationCounts,
-        accept_accuracy: float | None = None,
+        self, source: Source, read: Fingerprint, counts: EvaluationCounts
     ) -> CoverageReport:
         """Make the report on rows of a source that have been read and counted."""
         fit, tally = self._current_fit(), counts.tally
@@ -797,22 +779,17 @@ class BasePredictor:
             raise source.no_known_label()
         if not source.reader.is_censored:
             tally = tally._replace(listed=None)
-        of_classes: dict[str, Any] = {
-            "class_names": source.class_names,
-            "calibration_counts": self.class_counts_,
-            "thresholds": self.thresholds_,
-            "guarantees": self.guarantees_,
-            "cluster_of_class": getattr(self, "cluster_of_class_", None),
-        }
-        if accept_accuracy is None and fit.acceptance is not None:
-            accept_accuracy = fit.acceptance.accuracy
-        if accept_accuracy is not None:
-            of_classes["accept_accuracy"] = accept_accuracy
-        at_top = None
-        if counts.cut is not None:
-            at_top = CoverageReport.from_tally(counts.cut, fit.alpha, **of_classes)
-        of_classes |= {"confusions": counts.confusions, "at_top": at_top}
-        report = CoverageReport.from_tally(tally, fit.alpha, **of_classes)
+        report = CoverageReport.from_tally(
+            tally,
+            fit.alpha,
+            class_names=source.class_names,
+            calibration_counts=self.class_counts_,
+            thresholds=self.thresholds_,
+            guarantees=self.guarantees_,
+            cluster_of_class=getattr(self, "cluster_of_class_", None),
+            confusions=counts.confusions,
+            accept_accuracy=0.95 if fit.acceptance is None else fit.acceptance.accuracy,
+        )
         mismatch = warn_of_mismatch(source, read, fit.rule.scoring.for_input(source.logits))
         if mismatch is not None:
             return replace(report, labels_fit=False, data_warnings=(mismatch,))
@@ -846,24 +823,23 @@ class BasePredictor:
     def guarantee_text(self) -> str:
         """The guarantee of this predictor, as `info` and the report show it."""
         fit = self._current_fit()
-        sentences = [self._method_guarantee()]
-        if not fit.alpha.is_one:
-            sentences.append(f"Alpha is {fit.alpha}.")
+        sentences = [] if fit.alpha.is_one else [f"Classes have their own alpha: {fit.alpha}."]
+        sentences.append(self._method_guarantee())
         if fit.recall is not None:
             sentences.append(fit.recall.sentences)
         return " ".join(sentences)
 
     def _method_guarantee(self) -> str:
         """State the guarantee of the method, and that of the floor."""
-        fit, guarantee = self._current_fit(), self._guarantor().guarantee
-        if not isinstance(guarantee, str):
-            guarantee = guarantee.text(
-                confidence=getattr(self, "confidence", None),
-                one_alpha=fit.alpha.is_one,
-                has_floor=self.floor is not None,
-            )
+        fit, method = self._current_fit(), self._guarantor()
+        text = method.guarantee if fit.alpha.is_one else method._guarantee_by_alpha
+        confidence, sets = getattr(self, "confidence", None), ON_AVERAGE
+        if confidence is not None:
+            sets = f"in at least {as_percent(confidence)} of all calibration sets"
+        text = (text or method.guarantee).replace("{sets}", sets)
+        text = text.replace("{single}", "" if self.floor is not None else NO_CLASS)
         floor = self._floor.sentence(self.guarantees_ == 0, fit.alpha, fit.class_names)
-        return f"{guarantee} {floor}".rstrip()
+        return f"{text} {floor}".rstrip()
 
     def _guarantor(self) -> type[BasePredictor]:
         """Return the method whose guarantee holds."""
@@ -888,10 +864,13 @@ class BasePredictor:
 
     def explain(self, report: CoverageReport, class_index: int) -> Explanation:
         """Explain a class's threshold and, if it is undercovered, why and what to try."""
-        sharing, n = self._sharing(), int(self.class_counts_[class_index])
+        groups, n = self._groups, int(self.class_counts_[class_index])
         rows = f"{n:,} calibration example{'' if n == 1 else 's'}"
-        view = report.class_view(class_index)
-        origin = sharing.origin(class_index) if sharing else self._origin.format(rows=rows)
+        view, origin = report.class_view(class_index), self._origin.format(rows=rows)
+        if groups is not None:
+            group = int(groups.of_class[class_index])
+            n_scores, whose = int(groups.scores.counts[group]), groups.whose[group]
+            origin = f"The threshold comes from {n_scores:,} calibration scores {whose}."
         if self._set_by_floor()[class_index]:
             rank = self._floor.ranks(self.class_counts_, self._current_fit().alpha)[class_index]
             origin = f"Its guarantee sets the threshold: the score of rank {rank} among its {rows}."

@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from evencover.arrays import IntArray
-from evencover.predictors import wording
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.groups import GroupPredictor, Groups
+from evencover.predictors.groups import GroupPredictor
+from evencover.quantiles import Groups
 
 
 class ClasswisePredictor(GroupPredictor):
@@ -35,13 +34,13 @@ class ClasswisePredictor(GroupPredictor):
 
     method: ClassVar[str] = "classwise"
     summary: ClassVar[str] = "one threshold per class, from the class's own examples alone"
-    guarantee: ClassVar[wording.Guarantee | str] = wording.CLASSWISE_GUARANTEE
+    guarantee: ClassVar[str] = "Coverage of 1 - alpha for every class is guaranteed {sets}."
+    _usual_cause: ClassVar[str] = (
+        "Each class has its own threshold. With few calibration examples, its coverage varies "
+        "widely between calibration sets; with many, a shortfall suggests a distribution shift."
+    )
     _depends_on_prevalence: ClassVar[bool] = False
     _missing_class_note: ClassVar[str] = "classwise always includes them"
 
     def _group(self, rows: CalibrationRows, state: Any) -> Groups:
         return Groups(rows.by_class, np.arange(rows.n_classes))
-
-    def _cause(self, under: IntArray) -> str:
-        alpha = float(self._current_fit().alpha.typical)
-        return wording.classwise_cause(self.class_counts_[under], alpha)

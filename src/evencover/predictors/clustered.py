@@ -13,22 +13,25 @@ import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
 from evencover.errors import InputError, warn_caller
-from evencover.predictors import wording
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.fit import Fit
-from evencover.predictors.groups import GroupPredictor, Groups
+from evencover.predictors.groups import GroupPredictor
 from evencover.predictors.standard import StandardPredictor
-from evencover.predictors.wording import Sharing, company
 from evencover.quantiles import (
     Alpha,
     GroupedScores,
+    Groups,
     Thresholds,
     conformal_ranks,
     exact_fraction,
 )
 from evencover.validation import OPEN_SHARE, Check, unless, whole_number
 
+OF_CLASS = (
+    "the distance of its scores from those of its cluster; classes with too few examples to join "
+    "a cluster have no guarantee"
+)
 LEVELS = tuple(Fraction(tenths, 10) for tenths in (5, 6, 7, 8, 9))
 
 
@@ -132,14 +135,6 @@ class ClusteredPredictor(GroupPredictor):
     alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor.
 
-    Attributes
-    ----------
-    cluster_of_class_
-        (K,) cluster of each class, -1 for the null cluster; clusters are numbered
-        from the easiest classes to the hardest.
-    n_clusters_, gamma_
-        The values used; both 0 for the STANDARD fallback.
-
     Examples
     --------
     >>> from evencover.data import load_languages
@@ -157,13 +152,22 @@ class ClusteredPredictor(GroupPredictor):
 
     method: ClassVar[str] = "clustered"
     summary: ClassVar[str] = "one threshold per cluster of classes with similar scores"
-    guarantee: ClassVar[wording.Guarantee | str] = wording.CLUSTERED_GUARANTEE
+    guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha for each cluster of classes is guaranteed {sets}. A class has the "
+        f"guarantee up to {OF_CLASS}."
+    )
+    _guarantee_by_alpha: ClassVar[str] = (
+        f"Coverage of 1 - alpha for a class is guaranteed {{sets}}, up to {OF_CLASS}."
+    )
     _State: ClassVar[Any] = ClusterState
     _constraints: ClassVar[dict[str, Check]] = {
         "gamma": unless(("auto",), OPEN_SHARE),
         "n_clusters": unless(("auto",), partial(whole_number, low=1)),
     }
-    _usual_cause: ClassVar[str] = wording.ONE_THRESHOLD
+    _usual_cause: ClassVar[str] = (
+        "The classes of a cluster share a threshold, so hard classes are covered less. Classes "
+        "with too few calibration examples to join a cluster use the standard threshold."
+    )
 
     def _calibrate(self, rows: CalibrationRows, state: Any = None) -> tuple[Thresholds, Any]:
         return super()._calibrate(rows, self._find_clusters(rows))
@@ -267,30 +271,6 @@ class ClusteredPredictor(GroupPredictor):
             "M": self.n_clusters_ if self.n_clusters == "auto" else self.n_clusters,
         }
 
-    def _sharing(self) -> Sharing | None:
-        if not self.n_clusters_:
-            return super()._sharing()
-        groups, n_clusters = self._groups, self.n_clusters_
-        sizes = np.bincount(groups.of_class, minlength=n_clusters + 1)
-        whose = [
-            f"of cluster {m}, which it shares with {company(int(sizes[m]))}"
-            for m in range(n_clusters)
-        ]
-        whose.append("of all classes, because this class has too few to join a cluster")
-        return Sharing(groups.scores, groups.of_class, whose)
-
-    def _cause(self, under: IntArray) -> str:
-        if not self.n_clusters_:
-            return super()._cause(under)
-        least = least_count(self._current_fit().alpha.typical)
-        return wording.clustered_cause(
-            self.class_counts_[under],
-            self.cluster_of_class_[under] < 0,
-            self.n_clusters_,
-            ceil(least / max(self.gamma_, 0.01)),
-            self._row_needs(),
-        )
-
 
 def cluster_groups(rows: CalibrationRows, cluster_of_class: IntArray) -> Groups:
     """Group scores by cluster and, last, all of them.
@@ -299,4 +279,4 @@ def cluster_groups(rows: CalibrationRows, cluster_of_class: IntArray) -> Groups:
     """
     null_cluster = cluster_of_class.max() + 1
     group_of_class = np.where(cluster_of_class < 0, null_cluster, cluster_of_class)
-    return Groups(rows.by(cluster_of_class).with_all(rows.scores), group_of_class)
+    return Groups(rows.by(cluster_of_class).with_all(rows.scores), group_of_class, has_all=True)

@@ -74,15 +74,20 @@ class Fit:
         )
         # The parts must fit each other, also if they come from a file.
         rows, n_classes, names = self.rows, self.rows.n_classes, self.rows.class_names
+        n_rows, acceptance = len(rows.scores), self.acceptance or ()
+        columns = (rows.scores, rows.labels, rows.ids, rows.ranks, rows.label_values)
+        _, lower, chance, rank_limit = self.thresholds
+        sample, limit = self.inputs.sample, self.inputs.limit
         if n_classes < 2:
             raise InputError(f"There must be at least 2 classes. Got {n_classes}.")
-        for vector in self.thresholds:
-            if vector is not None and vector.shape != (n_classes,):
-                raise InputError(
-                    f"Thresholds must have one entry per class. Got shape {vector.shape} for "
-                    f"{n_classes} classes."
-                )
-        _, lower, chance, rank_limit = self.thresholds
+        by_class = (*self.thresholds, *acceptance[:3])
+        for parts, n_entries in ((by_class, n_classes), (columns, n_rows)):
+            for part in parts:
+                if part is not None and np.shape(part) != (n_entries,):
+                    raise InputError(
+                        f"Thresholds need an entry per class, columns one per row. Got shape "
+                        f"{np.shape(part)} for {n_entries}."
+                    )
         if (lower is None) != (chance is None) or not _within(chance, 0, 1):
             raise InputError("A pair of thresholds must have a probability in [0, 1].")
         if not _within(rank_limit, 0, n_classes):
@@ -92,35 +97,21 @@ class Fit:
                 raise InputError(
                     f"Class names must be text, one per class. Got {len(names)} for {n_classes}."
                 )
-            if len(set(names)) < n_classes or "" in names:
-                twice = "an empty one"
-                if "" not in names:
-                    twice = f"{next(name for name in names if names.count(name) > 1)!r} twice"
+            if len(set(names) - {""}) < n_classes:
+                name = next(name for name in names if not name or names.count(name) > 1)
                 raise InputError(
-                    f"Class names must be unique and not empty. Got {twice}; rename one of the "
-                    "classes."
+                    f"Class names must be unique and not empty. Got {name!r}; rename a class."
                 )
-        n_rows = len(rows.scores)
-        for column in (rows.scores, rows.labels, rows.ids, rows.ranks, rows.label_values):
-            if column is not None and column.shape != (n_rows,):
-                raise InputError("Calibration rows must have one entry in every column.")
         if not n_rows or not _within(rows.labels, 0, n_classes - 1):
             raise InputError(f"Calibration labels must be between 0 and {n_classes - 1}.")
         if not _within(rows.ranks, 1, n_classes) or rows.ids.dtype != np.uint64:
             raise InputError(f"Ranks of calibration labels must be between 1 and {n_classes}.")
-        acceptance = self.acceptance or ()
-        for counts in acceptance[:3]:
-            if np.shape(counts) != (n_classes,):
-                raise InputError("The acceptance must have one entry per class.")
         state = self.state or ()
         for part in (*self.thresholds, *state, rows.scores, rows.label_values, *acceptance):
             if isinstance(part, np.ndarray | float) and np.isnan(part).any():
                 raise InputError("There must be no NaN in a fit.")
-        sample, limit = self.inputs.sample, self.inputs.limit
-        if sample.ndim != 2 or sample.shape[1] != 2 or sample.dtype != np.uint64:
-            raise InputError("The sample of calibration rows must have two columns.")
-        if not 0 <= limit < 2**64:
-            raise InputError("The limit of the sample must have 64 bits.")
+        if sample.shape[1:] != (2,) or sample.dtype != np.uint64 or not 0 <= limit < 2**64:
+            raise InputError("The sample of calibration rows must have two columns of 64 bits.")
 
     def __reduce__(self) -> Any:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -148,7 +139,7 @@ class Fit:
     def keep_top(self) -> bool:
         """Whether every set contains the most probable class; by default, unless it is exact."""
         chosen = self.parameters["keep_top"]
-        return not self.parameters["exact"] if chosen is None else bool(chosen)
+        return not self.parameters["exact"] if chosen == "auto" else bool(chosen)
 
     @cached_property
     def rule(self) -> SetRule:

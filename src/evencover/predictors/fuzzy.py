@@ -13,7 +13,6 @@ import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
 from evencover.errors import InputError
-from evencover.predictors import wording
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.fit import Fit
@@ -61,11 +60,6 @@ class FuzzyPredictor(BasePredictor):
     alpha, score, exact, keep_top, from_logits, random_state
         As for every predictor.
 
-    Attributes
-    ----------
-    class_limits_
-        (K,) l_y.
-
     Examples
     --------
     >>> from evencover.data import load_languages
@@ -80,9 +74,13 @@ class FuzzyPredictor(BasePredictor):
 
     method: ClassVar[str] = "fuzzy"
     summary: ClassVar[str] = "each class borrows from classes of similar frequency"
-    guarantee: ClassVar[wording.Guarantee | str] = wording.FUZZY_GUARANTEE
+    guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha over all examples is guaranteed {sets}{single}."
+    )
     _State: ClassVar[Any] = FuzzyState
-    _usual_cause: ClassVar[str] = wording.FUZZY_CAUSE
+    _usual_cause: ClassVar[str] = (
+        "Each class borrows from classes of similar frequency, which may be easier."
+    )
     _missing_class_note: ClassVar[str] = "they borrow from the rarest classes"
     _constraints: ClassVar[dict[str, Check]] = {
         "bandwidth": unless((np.inf,), partial(real_number, low=0, open_low=True)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,36 +13,14 @@ from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.data.source import Block
 from evencover.errors import InputError
-from evencover.predictors import wording
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.fit import Fit
 from evencover.predictors.rule import BoundScore
-from evencover.predictors.wording import Sharing
-from evencover.quantiles import Alpha, ClassAlpha, GroupedScores, Thresholds, conformal_ranks
+from evencover.quantiles import Alpha, Groups, Thresholds, conformal_ranks
 from evencover.scores import Score
 from evencover.topk import TopK
 from evencover.validation import align_classes, by_class
-
-
-class Groups(NamedTuple):
-    """Calibration scores by group, and the group of each class (K,)."""
-
-    scores: GroupedScores
-    of_class: IntArray
-
-    def thresholds(
-        self, alpha: ClassAlpha, *, exact: bool, random_state: int, confidence: Alpha | None = None
-    ) -> Thresholds:
-        """Compute the threshold of each class, or the randomized pair."""
-        options = (exact, confidence, random_state)
-        if alpha.one is None:
-            return self.scores.thresholds(alpha, *options, groups=self.of_class)
-        return self.scores.thresholds(alpha.one, *options).of_classes(self.of_class)
-
-    def p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
-        """Compute p-values of scores (n, J) of rows as members of `classes` (J,)."""
-        return _kernels.p_values_of(scores, *self.scores, self.of_class[classes], own_share)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -92,9 +70,6 @@ class GroupPredictor(BasePredictor):
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         return self._groups.p_values(scores, classes, own_share)
 
-    def _sharing(self) -> Sharing | None:
-        return Sharing.of_groups(self._groups.scores, self._groups.of_class)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GroupedPredictor(GroupPredictor):
@@ -124,10 +99,14 @@ class GroupedPredictor(GroupPredictor):
 
     method: ClassVar[str] = "grouped"
     summary: ClassVar[str] = "one threshold per group of classes that you define"
-    guarantee: ClassVar[wording.Guarantee | str] = wording.GROUPED_GUARANTEE
+    guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha for each group of classes is guaranteed {sets}{single}."
+    )
     _supports_class_alpha: ClassVar[bool] = False
     _only_if_asked: ClassVar[bool] = True  # without groups it is CLASSWISE
-    _usual_cause: ClassVar[str] = wording.GROUPED_CAUSE
+    _usual_cause: ClassVar[str] = (
+        "The classes of a group share a threshold, so hard classes are covered less."
+    )
     _missing_class_note: ClassVar[str] = "they use the threshold of their group"
 
     def _own_parameters(

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
-from evencover.predictors import wording
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.guarantees import ONE_THRESHOLD
 from evencover.quantiles import Thresholds
 
 
@@ -45,11 +45,13 @@ class MacroPredictor(BasePredictor):
 
     method: ClassVar[str] = "macro"
     summary: ClassVar[str] = "one threshold, with equal weight for every class"
-    guarantee: ClassVar[wording.Guarantee | str] = wording.MACRO_GUARANTEE
+    guarantee: ClassVar[str] = (
+        "Mean coverage over classes of at least 1 - alpha is guaranteed {sets}{single}."
+    )
+    _usual_cause: ClassVar[str] = ONE_THRESHOLD
     _targets_average: ClassVar[bool] = False
     _supports_exact: ClassVar[bool] = False
     _depends_on_prevalence: ClassVar[bool] = False
-    _usual_cause: ClassVar[str] = wording.ONE_THRESHOLD
     _missing_class_note: ClassVar[str] = (
         "they use the common threshold, and the guarantee excludes them"
     )

@@ -17,6 +17,7 @@ scores up to the guard, which are included anyway, have level_y(s) - 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import ceil, inf
@@ -25,17 +26,16 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from evencover import _kernels
-from evencover.arrays import FloatArray, IntArray
+from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError, warn_caller
-from evencover.predictors import wording
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import N_FOLDS, CalibrationRows, Dealt, deal
-from evencover.predictors.floor import AUTO
-from evencover.predictors.groups import Groups
+from evencover.predictors.guarantees import AUTO, remedy, some_names
 from evencover.quantiles import (
     Alpha,
     ClassAlpha,
     GroupedScores,
+    Groups,
     Thresholds,
     break_ties,
     by_group,
@@ -276,8 +276,8 @@ class PooledPredictor(BasePredictor):
         few = fitted.held_out.of_class == len(alpha.values)
         if few.any():
             warn_caller(
-                f"{wording.few_of_alpha(few, rows.class_names)}; the level of their thresholds "
-                "comes from the examples of all classes."
+                f"{few_of_alpha(few, rows.class_names)}; the level of their thresholds comes from "
+                "the examples of all classes."
             )
         if self.strength == 0:
             own = fitted.pool.own_groups
@@ -366,7 +366,9 @@ class PooledPredictor(BasePredictor):
         few = (groups.counts < least)[alpha.of_class]
         if alpha.is_one or not few.any():
             return Groups(groups, alpha.of_class)
-        return Groups(groups.with_all(level), np.where(few, len(alpha.values), alpha.of_class))
+        return Groups(
+            groups.with_all(level), np.where(few, len(alpha.values), alpha.of_class), True
+        )
 
     def _thresholds(self, rows: CalibrationRows, dealt: Dealt, fitted: FittedPool) -> Thresholds:
         """Find the score of each class at its level t, or at its guard if that is higher."""
@@ -425,14 +427,15 @@ class PooledPredictor(BasePredictor):
 
     def _method_guarantee(self) -> str:
         fit = self._current_fit()
-        return wording.pooled_guarantee(
-            self._floor.graded(fit.alpha) if self.floor == AUTO else None,
-            self._floor.sentence(self.guarantees_ == 0, fit.alpha, fit.class_names),
-            fit.alpha.is_one,
-            self.split == "holdout",
-            self._fitted.held_out.of_class == len(fit.alpha.values),
-            fit.class_names,
-        )
+        overall = "over all examples" if fit.alpha.is_one else "over classes with the same alpha"
+        relation = "guaranteed to be at least" if self.split == "holdout" else "close to"
+        text = f"Targets 1 - alpha for every class; coverage {overall} is {relation} 1 - alpha."
+        floor = self._floor.sentence(self.guarantees_ == 0, fit.alpha, fit.class_names)
+        text = f"{text} {floor or 'No single class has a guarantee.'}"
+        few = self._fitted.held_out.of_class == len(fit.alpha.values)
+        if few.any():
+            text += f" {few_of_alpha(few, fit.class_names)}, so nothing is guaranteed overall."
+        return text
 
     def _own_guarantees(self) -> FloatArray:
         return self.alpha_ * 0 if self.strength else 1 - self.alpha_  # 0 is CLASSWISE
@@ -446,5 +449,16 @@ class PooledPredictor(BasePredictor):
         }
 
     def _cause(self, under: IntArray) -> str:
-        own_weight = self.own_weight_[under]
-        return wording.pooled_cause(self.class_counts_[under], own_weight, self._row_needs())
+        borrowed = 1 - float(np.median(self.own_weight_[under]))
+        whose = "The threshold is" if len(under) == 1 else "The median threshold of these is"
+        cause = f"{whose} {borrowed:.0%} borrowed from other classes, which made it too strict."
+        advice = remedy(self.class_counts_[under], self._row_needs(), self.method)
+        return f"{cause} {advice}".rstrip()
+
+
+def few_of_alpha(few: Array, class_names: Sequence[str] | None) -> str:
+    """State which classes (K,) have an alpha with too few examples."""
+    return (
+        f"{int(few.sum())} of {len(few)} classes{some_names(class_names, few)} have an alpha with "
+        "too few calibration examples together"
+    )

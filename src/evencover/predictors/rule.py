@@ -16,7 +16,7 @@ from evencover._kernels.reference import SLICE_ELEMENTS, probabilities
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
 from evencover.errors import InputError
-from evencover.evaluation.tally import Confusions, Tally
+from evencover.evaluation.metrics import Confusions, Tally
 from evencover.predictors.acceptance import Acceptance
 from evencover.quantiles import Thresholds
 from evencover.randomness import places, row_ids
@@ -136,11 +136,6 @@ class BoundScore:
                 self.score.base.kernel, block.rows, draws, logits=self.logits
             )
         return self.score.from_base(scores, block.rows.classes), ranks
-
-    def ranks(self, block: Block) -> IntArray:
-        """Compute ranks of every class (n, K)."""
-        with self.checking(block):
-            return _kernels.rank_matrix(block.rows, logits=self.logits)
 
 
 def listed_labels(block: Block) -> IntArray | None:

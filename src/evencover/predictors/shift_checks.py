@@ -11,8 +11,8 @@ from evencover.arrays import FloatArray, IntArray
 from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import Block
 from evencover.errors import warn_caller
+from evencover.evaluation.metrics import Confusions, Tally
 from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors.fit import Fit
 from evencover.predictors.rule import SetRule
 from evencover.randomness import places
@@ -37,25 +37,15 @@ class EvaluationCounts(NamedTuple):
     tally: Tally
     confusions: Confusions
     histogram: IntArray
-    cut: Tally | None = None
 
     def abridged(self) -> EvaluationCounts:
         """Keep a few confusions of each class, which is all that a report shows."""
         return self._replace(confusions=self.confusions.most_frequent())
 
 
-def count_block(
-    rule: SetRule, edges: FloatArray, top: int | None, block: Block
-) -> EvaluationCounts:
-    """Count coverage, sizes and confusions of a block and, of a sample, scores by bin.
-
-    With `top`, also count the coverage of sets that are cut to this many classes.
-    """
-    assert block.labels is not None
-    counts, cut = rule.tally(block), None
-    if top is not None:
-        cut = Tally.of(rule.sets(block).top(top), block.labels)
-    return EvaluationCounts(*counts, scores_by_bin(rule, edges, block), cut)
+def count_block(rule: SetRule, edges: FloatArray, block: Block) -> EvaluationCounts:
+    """Count coverage, sizes and confusions of a block and, of a sample, scores by bin."""
+    return EvaluationCounts(*rule.tally(block), scores_by_bin(rule, edges, block))
 
 
 def scores_by_bin(rule: SetRule, edges: FloatArray, block: Block) -> IntArray:
@@ -79,20 +69,16 @@ def _first_and_every_16th(block: Block) -> Block:
 
 def merge_counts(parts: Iterable[EvaluationCounts]) -> EvaluationCounts:
     """Add the counts of all parts; memory does not grow with their number."""
-    sums: Any = None
+    tally: Any = None
+    histogram: Any = 0
     confusions: list[Confusions] = []
     for part in parts:
-        counts = (part.tally, part.histogram, part.cut)
-        sums = counts if sums is None else [_sum(*pair) for pair in zip(sums, counts, strict=True)]
+        tally = part.tally if tally is None else tally + part.tally
+        histogram = histogram + part.histogram
         confusions.append(part.confusions)
         if len(confusions) == 256:
             confusions = [Confusions.total(confusions)]
-    tally, histogram, cut = sums
-    return EvaluationCounts(tally, Confusions.total(confusions), histogram, cut)
-
-
-def _sum(counts: Any, more: Any) -> Any:
-    return None if counts is None else counts + more
+    return EvaluationCounts(tally, Confusions.total(confusions), histogram)
 
 
 def shift_warnings(

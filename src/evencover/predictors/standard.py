@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from evencover.predictors import wording
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.groups import GroupPredictor, Groups
+from evencover.predictors.groups import GroupPredictor
+from evencover.predictors.guarantees import ONE_THRESHOLD
+from evencover.quantiles import Groups
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -37,8 +38,13 @@ class StandardPredictor(GroupPredictor):
 
     method: ClassVar[str] = "standard"
     summary: ClassVar[str] = "one threshold for all classes"
-    guarantee: ClassVar[wording.Guarantee | str] = wording.STANDARD_GUARANTEE
-    _usual_cause: ClassVar[str] = wording.ONE_THRESHOLD
+    guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha over all examples is guaranteed {sets}{single}."
+    )
+    _usual_cause: ClassVar[str] = ONE_THRESHOLD
+    _guarantee_by_alpha: ClassVar[str] = (
+        "Coverage of 1 - alpha over the classes with the same alpha is guaranteed {sets}{single}."
+    )
 
     def _group(self, rows: CalibrationRows, state: Any) -> Groups:
         same_alpha = self._class_alpha(rows).of_class

@@ -14,10 +14,9 @@ from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.comparison.result import Comparison
 from evencover.data.source import Block
 from evencover.engine.blocks import fold_source
-from evencover.evaluation.metrics import descriptions
+from evencover.evaluation.metrics import Confusions, Tally, descriptions
 from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import clopper_pearson
-from evencover.evaluation.tally import Confusions, Tally
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels
 from evencover.predictors.rule import SetRule, listed_labels
@@ -83,9 +82,7 @@ class ViewBlock:
         sets = self.rule.sets(block)
         confusions = Confusions.of(block.labels, block.rows.argmax(axis=1), sets.n_classes)
         tally = Tally.of(sets, block.labels)._replace(listed=listed_labels(block))
-        counts = EvaluationCounts(
-            tally, confusions, scores_by_bin(self.rule, self.edges, block), None
-        )
+        counts = EvaluationCounts(tally, confusions, scores_by_bin(self.rule, self.edges, block))
         return BlockView(self, block, block.labels, sets, sets.have(block.labels), counts)
 
 
@@ -208,7 +205,7 @@ def describe(
     predictor: BasePredictor, report: CoverageReport, counts: ReportCounts
 ) -> dict[str, Any]:
     """Return the content of the report; columns have one entry per class or group."""
-    sharing, group_of_class, group_rows = groups_behind(predictor)
+    groups, group_of_class, group_rows = groups_behind(predictor)
     return {
         "method": predictor.method,
         "score": make_score(predictor.score).name,
@@ -240,10 +237,10 @@ def describe(
         "remedies": remedies(predictor, report),
         "classes": _class_columns(predictor, report, counts),
         "groups": {
-            "of_class": sharing.group_of_class.tolist(),
-            "whose": list(sharing.whose),
-            "rows": sharing.scores.counts.tolist(),
-            "rank": predictor._group_ranks(sharing.scores.counts).tolist(),
+            "of_class": groups.of_class.tolist(),
+            "whose": groups.whose if predictor._groups is not None else [],
+            "rows": groups.scores.counts.tolist(),
+            "rank": predictor._group_ranks(groups.scores.counts).tolist(),
         },
     }
 

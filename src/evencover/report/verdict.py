@@ -11,8 +11,8 @@ from evencover.arrays import Array, IntArray
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import likely_below
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.wording import Needs, Sharing
-from evencover.quantiles import ClassAlpha, GroupedScores
+from evencover.predictors.guarantees import Needs
+from evencover.quantiles import ClassAlpha, GroupedScores, Groups
 from evencover.report.page import percent
 
 MANY_CLASSES = 20  # of which ten may be named for most labels
@@ -74,18 +74,17 @@ def headline(predictor: BasePredictor, report: CoverageReport) -> str:
     return sentence
 
 
-def groups_behind(predictor: BasePredictor) -> tuple[Sharing, IntArray, IntArray]:
+def groups_behind(predictor: BasePredictor) -> tuple[Groups, IntArray, IntArray]:
     """Return the calibration scores behind thresholds, each class's group, and its rows.
 
     There are no groups of scores if the method keeps none; all rows stand behind every class then.
     """
     nowhere = np.full(predictor.n_classes_, -1, dtype=np.int64)
-    nothing = Sharing(GroupedScores(np.zeros(0), np.zeros(1, dtype=np.int64)), nowhere, ())
-    sharing = predictor._sharing() or nothing
-    if (sharing.group_of_class < 0).any():
-        rows = np.array([predictor.n_calibration_])
-        return sharing, np.zeros_like(sharing.group_of_class), rows
-    return sharing, sharing.group_of_class, sharing.scores.counts
+    groups = predictor._groups
+    if groups is None:
+        nothing = Groups(GroupedScores(np.zeros(0), np.zeros(1, dtype=np.int64)), nowhere)
+        return nothing, np.zeros_like(nowhere), np.array([predictor.n_calibration_])
+    return groups, groups.of_class, groups.scores.counts
 
 
 def verdict(report: CoverageReport, spread: float) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from evencover._kernels import Position
 from evencover.scores.base import Score
 from evencover.scores.ordered import APS, RAPS, SAPS
-from evencover.scores.registry import SCORES, make_score, register_score, score_names
+from evencover.scores.registry import SCORES, make_score, score_names
 from evencover.scores.softmax import PAS, Softmax
 
 __all__ = [
@@ -16,6 +16,5 @@ __all__ = [
     "Score",
     "Softmax",
     "make_score",
-    "register_score",
     "score_names",
 ]

@@ -1,9 +1,7 @@
-"""Find scores by name: built in, registered, or from installed packages."""
+"""Classes by name: built in, registered by users, or of installed packages."""
 
 from __future__ import annotations
 
-import inspect
-from functools import cache
 from typing import Any, TypeVar
 
 from evencover.errors import InputError, one_line, warn_caller
@@ -12,42 +10,70 @@ from evencover.scores.ordered import APS, RAPS, SAPS
 from evencover.scores.softmax import PAS, Softmax
 from evencover.validation import raise_unknown
 
-ENTRY_POINTS = "evencover.scores"  # entry-point group of score classes
-
-SCORES: dict[str, type[Score]] = {cls.name: cls for cls in (Softmax, APS, RAPS, SAPS, PAS)}
-
-AnyScore = TypeVar("AnyScore", bound=type[Score])
+Value = TypeVar("Value")
 
 
-def register_score(cls: AnyScore) -> AnyScore:
-    """Register a score by its `name`; also a decorator.
+class Registry(dict[str, type[Value]]):
+    """Map names to subclasses of `base`, whose `attribute` is the name.
 
-    A package registers scores with an entry point of the group "evencover.scores".
+    Installed packages add classes as entry points of a `group`.
     """
-    if not inspect.isclass(cls) or not issubclass(cls, Score) or inspect.isabstract(cls):
-        raise InputError(f"A score must be a subclass of evencover.scores.Score. Got {cls!r}.")
-    name = getattr(cls, "name", None)
-    if not isinstance(name, str) or not name or name != name.lower():
-        raise InputError(f"'name' of {cls.__qualname__} must be lower-case text. Got {name!r}.")
-    holder = SCORES.get(name, cls)
-    # Running a notebook cell again redefines the same class.
-    if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise InputError(
-            f"The score name {name!r} belongs to {holder.__module__}.{holder.__qualname__}; "
-            f"give {cls.__module__}.{cls.__qualname__} another 'name'."
-        )
-    SCORES[name] = cls
-    return cls
+
+    def __init__(self, kind: str, base: Any, attribute: str, group: str) -> None:
+        super().__init__()
+        self.kind, self.base, self.attribute, self.group = kind, base, attribute, group
+        self.is_complete = False
+
+    def accepts(self, cls: Any) -> bool:
+        """Return whether this is a class that belongs here."""
+        return isinstance(cls, type) and issubclass(cls, self.base)
+
+    def add(self, cls: type[Value]) -> None:
+        """Register a class by its name; a notebook may define the same class again."""
+        if not self.accepts(cls):
+            raise InputError(f"A {self.kind} must be a {self.base.__name__}. Got {cls!r}.")
+        name, path = getattr(cls, self.attribute, None), f"{cls.__module__}.{cls.__qualname__}"
+        if not isinstance(name, str) or not name.strip() or name != name.lower():
+            raise InputError(f"'{self.attribute}' of {path} must be lower-case text. Got {name!r}.")
+        holder = self.get(name, cls)
+        if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise InputError(
+                f"The {self.kind} {name!r} is already {holder.__module__}.{holder.__qualname__}; "
+                f"give {path} another '{self.attribute}'."
+            )
+        self[name] = cls
+
+    def names(self) -> list[str]:
+        """Return all names, including those of installed packages."""
+        if not self.is_complete:  # the search reads all packages
+            self.is_complete = True
+            self._add_installed()
+        return list(self)
+
+    def find(self, name: Any) -> type[Value]:
+        """Return the class of a name, in any case."""
+        key = name.lower() if isinstance(name, str) else None
+        if key not in self and key not in self.names():
+            raise_unknown(self.kind, name, self)
+        return self[str(key)]
+
+    def _add_installed(self) -> None:
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group=self.group):
+            try:
+                self.add(point.load())
+            except Exception as error:  # a broken package must not affect users of others
+                warn_caller(
+                    f"The {self.kind} {point.name!r} of an installed package is left out, because "
+                    f"it does not load: {one_line(error).rstrip('.')}."
+                )
 
 
-def score_names() -> list[str]:
-    """Return all names that `make_score` takes, including those of installed packages.
-
-    >>> score_names()[:5]
-    ['softmax', 'aps', 'raps', 'saps', 'pas']
-    """
-    _register_entry_points()
-    return list(SCORES)
+SCORES: Registry[Score] = Registry("score", Score, "name", "evencover.scores")
+for _score in (Softmax, APS, RAPS, SAPS, PAS):
+    SCORES.add(_score)
+score_names = SCORES.names
 
 
 def make_score(score: Score | str | dict[str, Any]) -> Score:
@@ -60,25 +86,9 @@ def make_score(score: Score | str | dict[str, Any]) -> Score:
         return score
     parameters = dict(score) if isinstance(score, dict) else {"name": score}
     name = parameters.pop("name", None)
-    key = name.lower() if isinstance(name, str) else None
-    if key not in SCORES and key not in score_names():  # entry points are slow to look up
-        raise_unknown("score", name, score_names())
+    is_known = isinstance(name, str) and name in SCORES
+    cls = SCORES[str(name)] if is_known else SCORES.find(name)
     try:
-        return SCORES[str(key)](**parameters)
+        return cls(**parameters)
     except TypeError:
         raise InputError(f"The score {name!r} does not take the parameters {parameters}.") from None
-
-
-@cache
-def _register_entry_points() -> None:
-    """Register the scores of installed packages, once: the search reads all packages."""
-    from importlib.metadata import entry_points
-
-    for point in entry_points(group=ENTRY_POINTS):
-        try:
-            register_score(point.load())
-        except Exception as error:  # a broken package must not affect users of others
-            warn_caller(
-                f"The score {point.name!r} ({point.value}) of an installed package is left out, "
-                f"because it does not load: {one_line(error).rstrip('.')}."
-            )
