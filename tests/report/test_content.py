@@ -8,7 +8,7 @@ import pytest
 
 from evencover import EvencoverWarning
 from evencover.predictors import make_predictor, method_names
-from evencover.report.content import coverage_by_size, report_content
+from evencover.report.content import report_content
 
 METHODS = method_names()
 
@@ -50,16 +50,6 @@ def test_the_metrics_are_those_of_evaluate(fitted, test_rows, method):
         assert (np.inf if shown is None else shown) == pytest.approx(view.threshold, rel=1e-5)
 
 
-def test_the_mean_set_size_of_a_class_is_what_counting_row_by_row_gives(fitted, test_rows):
-    predictor, (rows, labels) = fitted["clustered"], test_rows
-    content = report_content(predictor, rows, labels)
-    sets = predictor.predict_set(rows)
-    sizes = [[] for _ in range(20)]
-    for label, members in zip(labels, sets.to_lists(), strict=True):
-        sizes[label].append(len(members))
-    assert content["classes"]["size"] == [round(np.mean(size), 2) for size in sizes]
-
-
 def test_coverage_by_size_is_what_counting_row_by_row_gives(fitted, test_rows):
     predictor, (rows, labels) = fitted["standard"], test_rows
     sets = predictor.predict_set(rows)
@@ -72,13 +62,6 @@ def test_coverage_by_size_is_what_counting_row_by_row_gives(fitted, test_rows):
     assert sum(line["rows"] for line in table) == len(rows)
     starts = [line["from"] for line in table]
     assert starts == [start for start in (0, 1, 2, 3, 6, 11) if start in starts]
-
-
-def test_ranges_of_sizes_grow_and_end_with_the_classes():
-    table = coverage_by_size(np.ones(701, dtype=int), np.ones(701, dtype=int))
-    assert [(line["from"], line["to"]) for line in table][3:] == [
-        *((3, 5), (6, 10), (11, 20), (21, 50), (51, 100), (101, 200), (201, 500), (501, 700))
-    ]
 
 
 def test_a_true_gap_that_is_not_known_does_not_stop_the_page(data):
@@ -128,14 +111,6 @@ def test_logits_show_the_same_probabilities_as_probabilities(simulate):
     assert one["classes"]["examples"] == other["classes"]["examples"]
 
 
-def test_rows_are_called_by_their_ids(fitted, test_rows):
-    rows, labels = test_rows
-    ids = [f"patient {row}" for row in range(len(rows))]
-    content = report_content(fitted["standard"], rows, labels, ids=ids)
-    examples = content["classes"]["examples"][0]
-    assert all(labels[int(row.removeprefix("patient "))] == 0 for row, *_ in examples)
-
-
 @pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
 def test_classes_without_test_rows_have_a_place(quietly, simulate):
     data = simulate(500, 10, long_tail=True)
@@ -180,16 +155,6 @@ def test_data_warnings_are_those_of_evaluate(fitted, data, test_rows, change, wo
     assert len(content["data_warnings"]) == len(report.data_warnings) == len(words)
 
 
-def test_a_method_that_keeps_no_groups_of_scores_has_a_page_too(data, test_rows, monkeypatch):
-    predictor = make_predictor("classwise").fit(data.rows[:2000], data.labels[:2000])
-    with_groups = report_content(predictor, *test_rows)
-    monkeypatch.setattr(predictor, "_sharing", lambda: None)
-    content = report_content(predictor, *test_rows)
-    assert content["metrics"] == with_groups["metrics"]
-    assert content["classes"]["threshold"] == with_groups["classes"]["threshold"]
-    assert content["groups"]["rows"] == []
-
-
 def test_pooled_tells_who_has_a_say(data, test_rows):
     predictor = make_predictor("pooled").fit(data.rows[:2000], data.labels[:2000])
     weights = report_content(predictor, *test_rows)["weights"]
@@ -224,9 +189,9 @@ def test_accepted_predictions_and_labels_that_make_sets_large_are_those_of_evalu
     assert (found["share"], found["accuracy"]) == (report.accepted_share, report.accepted_accuracy)
     unsafe = [row["class"] for row in found["unsafe"]]
     assert sorted(unsafe) == np.flatnonzero(report.is_unsafe).tolist()
-    added = [row["added"] * report.n_rows for row in content["contributors"]]
+    added = [row["wrong"] for row in content["contributors"]]
     wrong = (report.appearances - report.class_covered)[report.largest_contributors()]
-    np.testing.assert_allclose(added, wrong)
+    assert added == wrong.tolist()
     assert added == sorted(added, reverse=True)
     assert content["crowding"] == pytest.approx(wrong.sum() / report.appearances.sum())
     first = content["contributors"][0]

@@ -108,17 +108,6 @@ def test_ties_and_types(simulate, tmp_path, score, dtype, ties):
     assert n_different(found, fitted.predict_set(rows[300:])) == 0
 
 
-@pytest.mark.parametrize("score", ["softmax", "aps"])
-def test_unequal_logits_of_equal_probability_are_listed_in_their_order(tmp_path, score):
-    logits = np.random.default_rng(1).normal(size=(50, K)) * 3000  # probabilities of 0 and 1
-    fitted = ClasswisePredictor(score=score, from_logits=True).fit(logits, np.arange(50) % K)
-    graph = exported(fitted, tmp_path / "sets.onnx", dtype="float64")
-    found = graph.run(None, {"rows": logits, **onnx_inputs(fitted, logits)})
-    assert (found[1] == K).all()  # too few rows for thresholds
-    np.testing.assert_array_equal(found[2], np.argsort(-logits, axis=1))
-    assert n_different(found, fitted.predict_set(logits)) == 0
-
-
 @pytest.mark.parametrize("n_classes", [2, 3, 257, size(short=300, deep=5000)])
 def test_any_number_of_classes_and_infinite_thresholds(simulate, tmp_path, n_classes):
     rows, labels = simulate(400, n_classes, seed=6, long_tail=True, dtype=np.float32)
@@ -129,18 +118,6 @@ def test_any_number_of_classes_and_infinite_thresholds(simulate, tmp_path, n_cla
         assert n_different(found, fitted.predict_set(rows)) == 0
         if n_classes > 100:
             assert np.isinf(fitted.thresholds_).any()
-
-
-def test_ids_give_the_numbers_of_predict_set(simulate, tmp_path):
-    rows, labels = simulate(400, K, seed=7, dtype=np.float32)
-    ids = [f"row {n}" for n in range(400)]
-    fitted = StandardPredictor(score="aps", exact=True).fit(rows, labels)
-    graph = exported(fitted, tmp_path / "sets.onnx")
-    numbers = onnx_inputs(fitted, rows, ids=ids)
-    assert set(numbers) == {"uniform", "draw"}
-    found = graph.run(None, {"rows": rows, **numbers})
-    assert n_different(found, fitted.predict_set(rows, ids=ids)) == 0
-    assert n_different(found, fitted.predict_set(rows)) > 0
 
 
 @pytest.mark.parametrize("score", ["aps", "raps", "saps"])
@@ -303,22 +280,6 @@ def test_a_score_of_ones_own_is_exported_if_its_bits_are_certain(simulate, tmp_p
     with pytest.raises(InputError, match="Got 'log'"):
         to_onnx(fitted, tmp_path / "log.onnx")
     assert not (tmp_path / "log.onnx").exists()
-
-
-def test_bad_input_is_one_sentence(simulate, tmp_path):
-    rows, labels = simulate(100, K, seed=1)
-    fitted = StandardPredictor().fit(rows, labels)
-    for path, how, words in (
-        ("sets.json", {}, "extension must be .onnx"),
-        ("sets.onnx", {"dtype": "int8"}, "'dtype' must be one of"),
-    ):
-        with pytest.raises(InputError, match=words):
-            to_onnx(fitted, tmp_path / path, **how)
-    with pytest.raises(InputError, match="not calibrated"):
-        to_onnx(StandardPredictor(), tmp_path / "sets.onnx")
-    to_onnx(fitted, tmp_path / "sets.onnx")
-    with pytest.raises(InputError, match="exists already"):
-        to_onnx(fitted, tmp_path / "sets.onnx")
 
 
 def test_the_command(simulate, tmp_path, monkeypatch, capsys):

@@ -11,11 +11,10 @@ from http.client import HTTPException
 
 import numpy as np
 import pytest
-from depth import IS_DEEP, size
+from depth import size
 from serving.service import BEARER, Server
 
 from evencover import ClasswisePredictor, CoverageMonitor, PooledPredictor, save
-from evencover.monitoring import MonitorState
 
 for library in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
@@ -129,44 +128,6 @@ def test_every_acknowledged_label_survives_kills_exactly_once(kind, folder, data
         monitor.state.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_same_ids_sent_to_three_replicas_count_once(kind, folder, data, fitted):
-    n_rows, step = size(short=60, deep=1200), size(short=20, deep=5)
-    numbers = np.arange(n_rows)
-    ids, rows = [f"row {n}" for n in numbers], data.rows[numbers % 600]
-    labels = data.labels[numbers % 600]
-    counted = []
-    with state_in(kind, folder) as state:
-        replicas = [Server(folder, "--state", state) for _ in range(3)]
-        try:
-            for n in range(0, n_rows, 60):
-                part = slice(n, n + 60)
-                sent = {"ids": ids[part], "rows": rows[part].tolist()}
-                assert replicas[n % 3].ask("POST", "/v1/sets", sent)[0] == 200
-            for each in replicas:
-                each.ask("GET", "/v1/coverage")  # waits until its rows are written
-
-            def send(given):
-                server, seed = given
-                for n in np.random.default_rng(seed).permutation(numbers[::step]).tolist():
-                    part = slice(n, n + step)
-                    sent = {"ids": ids[part], "labels": labels[part].tolist()}
-                    status, found = server.ask("POST", "/v1/labels", sent)
-                    assert (status, found["waiting"]) == (200, 0)
-                    counted.append(found["counted"])
-
-            with ThreadPoolExecutor(6) as pool:
-                list(pool.map(send, [(each, n) for n, each in enumerate(replicas * 2)]))
-            shown = [each.ask("GET", "/v1/coverage")[1] for each in replicas]
-        finally:
-            with ThreadPoolExecutor(3) as pool:
-                list(pool.map(Server.end, replicas))
-        assert sum(counted) == n_rows
-        covered = fitted.predict_set(rows, ids=ids).contains(labels)
-        assert [each["rows"] for each in shown] == [n_rows] * 3
-        assert {each["coverage"] for each in shown} == {covered.sum() / n_rows}
-
-
 @contextmanager
 def held(state):
     """Hold every lock that a writer needs, in a transaction that is idle."""
@@ -266,23 +227,3 @@ def test_eight_weeks_with_labels_two_weeks_late_name_the_drifted_classes(serve, 
     assert named[8] == set(drifted)
     assert begun <= {"2026-01-28", "2026-02-05"}  # the block in which the fall is may begin earlier
     assert [p["rows"] for p in shown["periods"]] == [n_rows] * 8
-
-
-@pytest.mark.skipif(not IS_DEEP, reason="takes a minute")
-@pytest.mark.deep
-def test_memory_stays_flat_while_labels_come_in(folder, data):
-    server = Server(folder, "--state", "watch.db")
-    try:
-        used = []
-        for n in range(6000):
-            ids = [f"row {n}"]
-            server.ask("POST", "/v1/sets", {"ids": ids, "rows": data.rows[n % 600][None].tolist()})
-            server.ask("POST", "/v1/labels", {"ids": ids, "labels": [int(data.labels[n % 600])]})
-            if n % 2000 == 1999:
-                server.ask("GET", "/v1/coverage")
-                used.append(server.memory())
-    finally:
-        server.end()
-    assert used[-1] - used[0] < 10
-    with MonitorState(folder / "watch.db").reading() as run:
-        assert run("SELECT COUNT(*) AS n FROM served WHERE label > ''") == [(6000,)]

@@ -13,7 +13,6 @@ from evencover.evaluation.statistics import likely_below
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.wording import Needs, Sharing
 from evencover.quantiles import ClassAlpha, GroupedScores
-from evencover.report.page import percent
 
 MANY_CLASSES = 20  # of which ten may be named for most labels
 
@@ -25,6 +24,15 @@ class State(IntEnum):
     BELOW = 1
     ON_TARGET = 2
     ABOVE = 3
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Format a share as a percentage, without a trailing .0.
+
+    >>> percent(0.9), percent(0.8975)
+    ('90%', '89.8%')
+    """
+    return f"{round(100 * share, digits):g}%"
 
 
 def likely_above(report: CoverageReport) -> Array:
