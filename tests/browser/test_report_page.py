@@ -81,17 +81,6 @@ def the_top_answers_the_question(page, report):
         assert len(figure.get_attribute("aria-label")) > 40
 
 
-def the_first_screen_holds_the_answers(page, report):
-    for part in ("average", "size", "gap", "classes", "worst", "fix"):
-        box = page.locator(f"#h-{part}").bounding_box()
-        assert box["y"] < 640
-    figures = [
-        page.locator(f"section[aria-labelledby=h-{part}] .figure").bounding_box()["y"]
-        for part in ("average", "size", "gap", "classes")
-    ]
-    assert len(set(figures)) == 1
-
-
 def search_ignores_case_and_accents(page, report):
     page.fill("#query", "PORTUGUES")
     assert names_in_table(page)
@@ -185,7 +174,6 @@ def a_chart_names_and_selects_classes(page, report):
 
 STEPS = [
     the_top_answers_the_question,
-    the_first_screen_holds_the_answers,
     columns_sort_both_ways,
     search_ignores_case_and_accents,
     filters_count,

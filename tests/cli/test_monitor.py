@@ -138,24 +138,3 @@ def test_rows_that_updated_a_model_do_not_evaluate_or_monitor_it(run, model):
         result = succeeded(run("evaluate", "new.safetensors", file))
         assert "used for calibration" in result.err
         assert "calibration" in refused(run("monitor", "new.safetensors", file, "--state", "s"))
-
-
-def test_labels_by_id_are_names_where_numbers_name_the_classes(folder, data, run):
-    """As in a table, whose labels are the names of its columns."""
-    names = [str(y + 1) for y in range(K)]
-    for name, some in (("cal", slice(300)), ("new", slice(300, None))):
-        lines = [",".join([*names, "label", "id"])]
-        for n, (row, y) in enumerate(zip(data.rows[some], data.labels[some], strict=True)):
-            lines.append(",".join([*map(repr, row.tolist()), str(y + 1), f"{name} {n}"]))
-        Path(f"{name}.csv").write_text("\n".join(lines) + "\n")
-    found = []
-    np.savez("rows.npz", probs=data.rows[300:], ids=[f"new {n}" for n in range(300)])
-    later = [f"new {n},{y + 1}\n" for n, y in enumerate(data.labels[300:])]
-    Path("labels.csv").write_text("id,label\n" + "".join(later))
-    succeeded(run("calibrate", "cal.csv", "-o", "n.safetensors"))
-    for state, steps in (("a", [["new.csv"]]), ("b", [["rows.npz"], ["--labels", "labels.csv"]])):
-        for step in steps:
-            how = ("--state", f"{state}.db", "--json")
-            done = succeeded(run("monitor", "n.safetensors", *step, *how))
-        found.append(sorted((e["class"], e["rows"]) for e in json.loads(done.out)["classes"]))
-    assert found[0] == found[1]

@@ -13,7 +13,7 @@ from evencover.cli.main import make_app
 from evencover.cli.options import Writes
 
 # Paths that a command only reads; every other path must be marked as an output.
-READ_ONLY = {"MODEL", "DATA", "RESULTS", "--taxonomy", "--after", "--class-names"}
+READ_ONLY = {"MODEL", "DATA", "RESULTS", "--taxonomy", "--class-names"}
 
 
 def arguments_of(command):

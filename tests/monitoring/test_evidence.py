@@ -90,18 +90,6 @@ def test_more_hits_are_never_more_evidence_of_a_fall(rank, n, n_rows):
     assert (np.diff(log_e) < 0).all()
 
 
-def test_tied_scores_win_nothing_on_average():
-    """Every outcome of 2 calibration scores and 3 new ones that take two values only."""
-    for share in (0.1, 0.5, 0.9):
-        mean = 0.0
-        for scores in product([0, 1], repeat=5):
-            limit = min(scores[:2])
-            hits = sum(score <= limit for score in scores[2:])
-            chance = share ** sum(scores) * (1 - share) ** (5 - sum(scores))
-            mean += chance * exp(urn_log_e(counts(hits), counts(3 - hits), counts(1), counts(2))[0])
-        assert mean < 1
-
-
 def naive_ebh(e_values, level):
     for k in range(len(e_values), 0, -1):
         largest = sorted(range(len(e_values)), key=lambda i: -e_values[i])[:k]

@@ -64,14 +64,6 @@ def test_coverage_by_size_is_what_counting_row_by_row_gives(fitted, test_rows):
     assert starts == [start for start in (0, 1, 2, 3, 6, 11) if start in starts]
 
 
-def test_a_true_gap_that_is_not_known_does_not_stop_the_page(data):
-    predictor = make_predictor("standard").fit(data.rows[:2000], data.labels[:2000])
-    first = [int(np.flatnonzero(data.labels == k)[0]) for k in range(5)]
-    content = report_content(predictor, data.rows[first], data.labels[first])
-    assert content["metrics"]["true_gap"] is None
-    json.dumps(content, allow_nan=False)
-
-
 def test_examples_are_the_first_missed_and_covered_rows_with_their_sets(fitted, test_rows):
     predictor, (rows, labels) = fitted["standard"], test_rows
     content = report_content(predictor, rows, labels)
@@ -98,17 +90,6 @@ def test_a_stream_of_blocks_tells_the_same_as_the_whole(fitted, test_rows, metho
         places = range(0, len(rows), step)
         blocks = ((rows[at : at + step], labels[at : at + step]) for at in places)
         assert report_content(fitted[method], blocks) == whole
-
-
-def test_logits_show_the_same_probabilities_as_probabilities(simulate):
-    data = simulate(600, 5, seed=1)
-    logits = 2 + np.log(data.rows)
-    plain = make_predictor("standard").fit(data.rows[:300], data.labels[:300])
-    hot = make_predictor("standard", from_logits=True)
-    hot.fit(logits[:300], data.labels[:300])
-    one = report_content(plain, data.rows[300:], data.labels[300:])
-    other = report_content(hot, logits[300:], data.labels[300:])
-    assert one["classes"]["examples"] == other["classes"]["examples"]
 
 
 @pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")

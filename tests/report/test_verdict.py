@@ -7,7 +7,7 @@ from depth import size
 from evencover import CoverageReport
 from evencover.evaluation.tally import Tally
 from evencover.predictors import make_predictor
-from evencover.report.verdict import class_states, likely_above, remedies, verdict
+from evencover.report.verdict import State, class_states, remedies, verdict
 
 
 def report_of(rows, covered, alpha=0.1, names=None):
@@ -37,7 +37,7 @@ def test_classes_that_are_covered_on_target_are_hardly_ever_accused():
     for _ in range(n_draws):
         report = report_of(counts, rng.binomial(counts, 0.9))
         accused += report.likely_below.any()
-        praised += likely_above(report).any()
+        praised += (class_states(report) == State.ABOVE).any()
         assert verdict(report, 1)["n_likely_below"] == report.likely_below.sum()
     # Each happens in at most 5% of the draws; the limit is four standard deviations more.
     most = n_draws * 0.05 + 4 * np.sqrt(n_draws * 0.05 * 0.95)

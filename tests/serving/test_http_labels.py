@@ -243,21 +243,6 @@ def test_rows_that_cannot_be_written_do_not_stop_others(serve, data, monkeypatch
     assert numbers(post(client, "/v1/labels", labels_of(data, part))) == (200, 0, 0)
 
 
-def test_a_deleted_state_takes_no_labels(serve, data, tmp_path):
-    client = serve()
-    post(client, "/v1/sets", body(data))
-    assert client.service.writer.flush(10)
-    for file in tmp_path.glob("watch.db*"):
-        file.unlink()
-    known = labels_of(data)
-    for _ in range(2):
-        assert client.post("/v1/labels", json=known).status_code == 503
-    assert client.post("/v1/sets", json=body(data)).status_code == 200
-    assert client.get("/v1/coverage").status_code == 503
-    assert client.get("/metrics").status_code == 200
-    assert client.get("/healthz").json()["status"] == "degraded"
-
-
 def test_a_label_is_counted_for_the_model_of_its_request(serve, data, model, monkeypatch):
     """A reload between two reads of the current model once mixed two of them."""
     client = serve()

@@ -2,11 +2,9 @@
 
 import json
 import signal
-import sqlite3
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from http.client import HTTPException
 
 import numpy as np
@@ -126,59 +124,6 @@ def test_every_acknowledged_label_survives_kills_exactly_once(kind, folder, data
         by_period = [(row.rows, row.covered) for row in found.periods if row.class_index < 0]
         assert tuple(np.sum(by_period, axis=0)) == found.totals
         monitor.state.close()
-
-
-@contextmanager
-def held(state):
-    """Hold every lock that a writer needs, in a transaction that is idle."""
-    if state.startswith("postgresql"):
-        import psycopg
-
-        with psycopg.connect(state) as other:
-            other.execute("LOCK TABLE evencover.served, evencover.models IN ACCESS EXCLUSIVE MODE")
-            yield
-            other.rollback()
-    else:
-        with closing(sqlite3.connect(state, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            yield
-            other.execute("ROLLBACK")
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_an_idle_transaction_of_another_process_does_not_stop_predictions(kind, folder, data):
-    """8 of 8 requests once had no answer in 45 seconds."""
-    with state_in(kind, folder) as state:
-        server = Server(folder, "--state", state)
-        clients = Clients(data)
-        try:
-            assert server.is_up()  # its state is made before it is held
-            with held(state):
-                readers = ThreadPoolExecutor(12)
-                looks = [readers.submit(server.ask, "GET", "/v1/coverage") for _ in range(4)]
-                labels = clients.content("/v1/labels", 0)
-                sent = [readers.submit(server.ask, "POST", "/v1/labels", labels) for _ in range(8)]
-                begun = time.monotonic()
-                for first in range(0, 24, 3):
-                    found = server.ask("POST", "/v1/sets", clients.content("/v1/sets", first))
-                    assert found[0] == 200
-                assert server.is_up()
-                assert time.monotonic() - begun < 5
-                assert {each.result()[0] for each in sent} <= {200, 503}
-            assert {each.result()[0] for each in looks} <= {200, 503}
-            readers.shutdown()
-            for _ in range(200):
-                if server.ask("GET", "/healthz")[1]["queued_rows"] == 0:
-                    break
-                time.sleep(0.1)
-            labels = [
-                server.ask("POST", "/v1/labels", clients.content("/v1/labels", n))
-                for n in (0, 3, 21)
-            ]
-            assert all(found["counted"] + found["repeated"] == 3 for _, found in labels)
-        finally:
-            server.end()
 
 
 def simulated_week(week, n_rows, n_classes, drifted):

@@ -131,26 +131,6 @@ def test_most_alarms_name_classes_below_target():
     assert found.mean() > size(short=0.02, deep=0.99)  # it does find them
 
 
-def test_the_first_alarm_of_all_names_mostly_classes_below_target():
-    """At the moment one would act: the share of false names when a first name is given."""
-    rng = np.random.default_rng(3)
-    n_broken = CLASSES // 10
-    coverage = np.r_[np.full(n_broken, 0.7), np.full(CLASSES - n_broken, PROMISED)]
-    shares = []
-    for _ in range(RUNS):
-        log_e = paths(below_target(), rng, coverage)
-        enough = np.sort(log_e, axis=1)[:, ::-1] >= np.log(
-            CLASSES / (np.arange(1, CLASSES + 1) * LEVEL)
-        )
-        first = np.flatnonzero(enough.any(axis=1))
-        if len(first):
-            named = raised(log_e[first[0]], LEVEL)
-            assert named.any()
-            shares.append(named[n_broken:].sum() / named.sum())
-    assert len(shares) > RUNS / 2
-    assert np.mean(shares) <= LEVEL + SLACK
-
-
 def test_noise_of_few_calibration_rows_is_no_change():
     """CLASSWISE with 20 rows: coverage is Beta(19, 2), off the promise in many classes."""
     rng = np.random.default_rng(4)

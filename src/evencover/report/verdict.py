@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray
+from evencover.arrays import IntArray
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import likely_below
 from evencover.predictors.base import BasePredictor
@@ -35,18 +35,6 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{round(100 * share, digits):g}%"
 
 
-def likely_above(report: CoverageReport) -> Array:
-    """Return which classes are likely covered above their target (K,).
-
-    >>> from evencover import PredictionSets, evaluate
-    >>> sets = PredictionSets.from_mask([[True, False]] * 60)
-    >>> likely_above(evaluate(sets, [0] * 50 + [1] * 10)).tolist()
-    [True, False]
-    """
-    missed = report.class_counts - report.class_covered
-    return likely_below(missed, report.class_counts, report.class_target)
-
-
 def class_states(report: CoverageReport) -> IntArray:
     """Return the `State` of each class (K,).
 
@@ -55,9 +43,10 @@ def class_states(report: CoverageReport) -> IntArray:
     >>> class_states(evaluate(sets, [0] * 50 + [1] * 10)).tolist()
     [3, 1, 0]
     """
+    missed = report.class_counts - report.class_covered
     states = np.full(report.n_classes, int(State.ON_TARGET))
     states[report.likely_below] = State.BELOW
-    states[likely_above(report)] = State.ABOVE
+    states[likely_below(missed, report.class_counts, report.class_target)] = State.ABOVE
     states[~report.evaluated] = State.UNTESTED
     return states
 

@@ -19,7 +19,6 @@ import numpy as np
 
 from evencover.arrays import Array
 from evencover.errors import InputError
-from evencover.serving.service import Labels, Request
 from evencover.sets import PredictionSets
 from evencover.topk import TopK
 
@@ -128,19 +127,19 @@ def encode(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-def read_rows(body: bytes, limits: Limits) -> Request:
+def read_rows(body: bytes, limits: Limits) -> tuple[Any, Names | None]:
     """Read rows and their ids; raise InputError if they are invalid."""
     sent = decode(body, SetsBody)
     limits.check_lists(len(sent.rows), ids=sent.ids)
     by_class = any(isinstance(row, dict) for row in sent.rows)
-    return Request(_by_class(sent.rows) if by_class else _matrix(sent.rows), sent.ids)
+    return _by_class(sent.rows) if by_class else _matrix(sent.rows), sent.ids
 
 
-def read_labels(body: bytes, limits: Limits) -> Labels:
+def read_labels(body: bytes, limits: Limits) -> LabelsBody:
     """Read labels, their ids and times; raise InputError if they are invalid."""
-    sent = decode(body, LabelsBody)
+    sent: LabelsBody = decode(body, LabelsBody)
     limits.check_lists(len(sent.labels), ids=sent.ids, time=sent.time)
-    return Labels(sent.ids, sent.labels, sent.time)
+    return sent
 
 
 def _by_class(rows: list[Any]) -> TopK:
@@ -168,10 +167,12 @@ OUTPUTS = {"sizes": "INT64", "classes": "INT64", "accepted": "BOOL"}  # of class
 Size = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
-class InputParameters(msgspec.Struct):
-    """Where the values of a tensor are; other parameters are ignored."""
+class Parameters(msgspec.Struct):
+    """Where the values of an input are, and how to return outputs; others are ignored."""
 
-    binary_data_size: Size | None = None
+    binary_data_size: Size | None = None  # of an input
+    binary_data: bool | None = None  # of an output
+    binary_data_output: bool = False  # of all outputs that do not state it
 
 
 class InputTensor(msgspec.Struct):
@@ -181,26 +182,14 @@ class InputTensor(msgspec.Struct):
     shape: list[Size]
     datatype: str
     data: msgspec.Raw = msgspec.Raw(b"null")
-    parameters: InputParameters = msgspec.field(default_factory=InputParameters)
-
-
-class OutputParameters(msgspec.Struct, forbid_unknown_fields=True):
-    """How to return an output."""
-
-    binary_data: bool | None = None
+    parameters: Parameters = msgspec.field(default_factory=Parameters)
 
 
 class Output(msgspec.Struct):
     """An output that is asked for."""
 
     name: str
-    parameters: OutputParameters = msgspec.field(default_factory=OutputParameters)
-
-
-class InferParameters(msgspec.Struct):
-    """How to return outputs that do not state it."""
-
-    binary_data_output: bool = False
+    parameters: Parameters = msgspec.field(default_factory=Parameters)
 
 
 class InferHead(msgspec.Struct):
@@ -209,7 +198,7 @@ class InferHead(msgspec.Struct):
     inputs: list[InputTensor]
     outputs: list[Output] | None = None
     id: str | None = None
-    parameters: InferParameters = msgspec.field(default_factory=InferParameters)
+    parameters: Parameters = msgspec.field(default_factory=Parameters)
 
 
 class Wanted(NamedTuple):
@@ -237,7 +226,7 @@ def _tensor(name: str, datatype: str, shape: list[int]) -> dict[str, Any]:
 
 def read_tensors(
     body: bytes, head_length: str | None, reads: str, limits: Limits
-) -> tuple[Request, Wanted]:
+) -> tuple[Array, list[str] | None, Wanted]:
     """Return the rows and ids of a request to a model that reads `reads`, and the outputs."""
     length = str(len(body)) if head_length is None else head_length
     n_head = int(length) if length.isdecimal() and len(length) < 20 else len(body) + 1
@@ -261,9 +250,9 @@ def read_tensors(
         raise InputError(f"The inputs must use all of the binary data. Got {len(tail)} bytes more.")
     if reads not in tensors:
         raise InputError(f"The inputs must contain {reads!r}.")
-    request = Request(tensors[reads], tensors.get("ids"))
-    limits.check_lists(len(request), ids=request.ids)
-    return request, Wanted(head.id, _wanted(head))
+    rows, ids = tensors[reads], tensors.get("ids")
+    limits.check_lists(len(rows), ids=ids)
+    return rows, ids, Wanted(head.id, _wanted(head))
 
 
 def _wanted(head: InferHead) -> dict[str, bool]:

@@ -275,15 +275,16 @@ class Application:
         def compute(body: bytes) -> Any:
             _require_json(request)
             loaded = self.service.now
-            rows = loaded.numbered(read_rows(body, self.limits))
-            sets = self.service.sets(rows, loaded)
+            rows, ids = read_rows(body, self.limits)
+            rows = loaded.numbered(rows)
+            sets = self.service.sets(rows, ids, loaded)
             self.metrics.count(sets)
             name_bytes = int(loaded.name_bytes[sets.indices].sum())
             self.limits.check_answer(28 * len(sets.indices) + 10 * len(sets) + name_bytes)
             answer = {"sets": sets.to_lists()}
             if sets.class_names is not None:
                 answer["names"] = sets.to_lists(names=True)
-            answer["probabilities"] = _probabilities(loaded, rows.rows, sets)
+            answer["probabilities"] = _probabilities(loaded, rows, sets)
             answer |= {"sizes": sets.sizes.tolist(), "accepted": sets.accepted.tolist()}
             return Response(encode(answer | {"model": loaded.version}), media_type=JSON)
 
@@ -294,7 +295,8 @@ class Application:
 
         def compute(body: bytes) -> Any:
             _require_json(request)
-            return self.service.labels(read_labels(body, self.limits))
+            sent = read_labels(body, self.limits)
+            return self.service.labels(sent.ids, sent.labels, sent.time)
 
         if self.token is None:
             raise RequestError(403, "The service was started without a token and takes no labels.")
@@ -307,8 +309,8 @@ class Application:
         def compute(body: bytes) -> Any:
             loaded = self._named(request)
             length = request.headers.get(HEAD_LENGTH)
-            rows, wanted = read_tensors(body, length, loaded.reads, self.limits)
-            sets = self.service.sets(rows, loaded)
+            rows, ids, wanted = read_tensors(body, length, loaded.reads, self.limits)
+            sets = self.service.sets(rows, ids, loaded)
             self.metrics.count(sets)
             self.limits.check_answer(answer_bytes(sets, wanted))
             content, kind, headers = write_tensors(sets, wanted, loaded.name, loaded.version)

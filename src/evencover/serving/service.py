@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,29 +33,6 @@ RETRY_SECONDS = 2.0  # between attempts to write while the database cannot be us
 FLUSH_SECONDS = 1.0  # that readers wait for rows that are being written
 QUEUE_BYTES = 64 * 2**20  # of rows and labels that wait to be written
 FULL = "Rows and labels arrive faster than they can be recorded."
-
-
-@dataclass(frozen=True)
-class Request:
-    """The rows of a request: an array or, of rows by class, `TopK`; and their ids."""
-
-    rows: Any
-    ids: list[Any] | None = None
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-
-@dataclass(frozen=True)
-class Labels:
-    """The labels of a request, by id, with the times that they state."""
-
-    ids: list[Any]
-    labels: list[Any]
-    time: list[str] | None = None
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
 
 class Job(NamedTuple):
@@ -211,11 +188,10 @@ class Loaded:
         """What its rows are: "logits" or "probabilities"."""
         return "logits" if self.predictor.from_logits else "probabilities"
 
-    def numbered(self, request: Request) -> Request:
+    def numbered(self, rows: Any) -> Any:
         """Return rows by class name as rows of the model's classes; others as they are."""
-        rows = request.rows
         if not isinstance(rows, TopK):
-            return request
+            return rows
         known, n_classes = self.monitor.model.index_of_name, self.monitor.model.n_classes
         unknown = [name for name in rows.class_names or () if name not in known]
         if unknown and rows.size:
@@ -224,7 +200,7 @@ class Loaded:
                 f"{listed(map(repr, unknown), 3)}."
             )
         new = np.array([known.get(name, 0) for name in rows.class_names or ()], dtype=np.int64)
-        return replace(request, rows=rows.renumbered(new, n_classes))
+        return rows.renumbered(new, n_classes)
 
     @cached_property
     def name_bytes(self) -> IntArray:
@@ -252,33 +228,39 @@ class Service:
         self.writer = Writer(self.state)
         self._summary: tuple[float, dict[str, Any]] | None = None
 
-    def sets(self, request: Request, loaded: Loaded | None = None) -> PredictionSets:
-        """Return the sets of rows by a model, the current one by default, top class first."""
+    def sets(
+        self, rows: Any, ids: Sequence[Any] | None = None, loaded: Loaded | None = None
+    ) -> PredictionSets:
+        """Return the sets of rows by a model, the current one by default, top class first.
+
+        Rows are an array or `TopK`; those with ids are recorded for the monitor.
+        """
         loaded = loaded or self.now
-        if not len(request):
+        if not len(rows):
             entry = loaded.monitor.model
             none = np.zeros(0, dtype=np.int64)
             return PredictionSets.from_sizes(none, none, entry.n_classes, entry.class_names)
-        loaded.predictor._current_fit().check_precision(request.rows)  # warns once
-        sets = loaded.rule.predict_set(request.rows, request.ids)
-        if request.ids is not None:
-            rows = loaded.monitor.served(request.rows, request.ids, sets, loaded.rule)
-            self.writer.record(loaded.monitor.model.key, rows)
+        loaded.predictor._current_fit().check_precision(rows)  # warns once
+        sets = loaded.rule.predict_set(rows, ids)
+        if ids is not None:
+            served = loaded.monitor.served(rows, ids, sets, loaded.rule)
+            self.writer.record(loaded.monitor.model.key, served)
         return sets
 
-    def labels(self, request: Labels) -> Future[LabelCounts]:
+    def labels(
+        self, ids: Sequence[Any], labels: Sequence[Any], time: Sequence[str] | None = None
+    ) -> Future[LabelCounts]:
         """Count labels of rows that were served, or will be."""
         monitor = self.now.monitor
 
         def write() -> LabelCounts:
-            if not len(request):
+            if not len(ids):
                 return LabelCounts(0, 0, 0, 0)
-            counts = monitor.label(request.ids, request.labels, time=request.time)
+            counts = monitor.label(ids, labels, time=time)
             self._summary = None
             return counts
 
-        lists = request.ids, request.labels, request.time or ()
-        n_bytes = sum(50 + len(str(value)) for values in lists for value in values)
+        n_bytes = sum(50 + len(str(value)) for value in (*ids, *labels, *(time or ())))
         return self.writer.count(write, n_bytes)
 
     def coverage(self) -> dict[str, Any]:
