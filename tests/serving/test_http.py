@@ -32,19 +32,6 @@ def test_sets_are_those_of_predict_set(client, data, fitted, ids):
     assert found["model"] == client.get("/healthz").json()["model"]
 
 
-def test_rows_that_are_off_by_rounding_are_read_as_those_of_a_file(client, data, fitted, tmp_path):
-    rounded = data.rows[300:].round(2)
-    rounded = rounded[(rounded > 0).all(axis=1) & (abs(rounded.sum(axis=1) - 1) > 1e-3)]
-    ids = list(range(len(rounded)))
-    assert len(ids) > 10
-    np.savez(tmp_path / "rounded.npz", probs=rounded, ids=ids)
-    sets = fitted.predict_set(tmp_path / "rounded.npz").to_lists()
-    sent = {"rows": rounded.tolist(), "ids": ids}
-    assert client.post("/v1/sets", json=sent).json()["sets"] == sets
-    rounded[0, rounded[0].argmax()] -= 0.05  # more than two digits explain
-    assert client.post("/v1/sets", json={"rows": rounded.tolist()}).status_code == 422
-
-
 def test_a_model_of_logits_refuses_probabilities(data, serve, tmp_path):
     logits = np.log(data.rows)
     fitted = ClasswisePredictor(from_logits=True).fit(logits[:300], data.labels[:300])

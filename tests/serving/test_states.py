@@ -1,4 +1,4 @@
-"""States of server processes: kills under load, replicas, and labels that come weeks later."""
+"""States of server processes: kills under load."""
 
 import json
 import signal
@@ -10,9 +10,9 @@ from http.client import HTTPException
 import numpy as np
 import pytest
 from depth import size
-from serving.service import BEARER, Server
+from serving.service import Server
 
-from evencover import ClasswisePredictor, CoverageMonitor, PooledPredictor, save
+from evencover import CoverageMonitor
 
 for library in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
@@ -124,51 +124,3 @@ def test_every_acknowledged_label_survives_kills_exactly_once(kind, folder, data
         by_period = [(row.rows, row.covered) for row in found.periods if row.class_index < 0]
         assert tuple(np.sum(by_period, axis=0)) == found.totals
         monitor.state.close()
-
-
-def simulated_week(week, n_rows, n_classes, drifted):
-    """Rows and labels of a week; from the fifth on some classes look like their neighbors."""
-    rng = np.random.default_rng([11, week])
-    labels = rng.integers(0, n_classes, n_rows)
-    logits = rng.normal(size=(n_rows, n_classes))
-    looks = labels.copy()
-    if week >= 5:
-        moved = np.isin(labels, drifted) & (rng.random(n_rows) < 0.7)
-        looks[moved] = (labels[moved] + 1) % n_classes
-    logits[np.arange(n_rows), looks] += 4
-    rows = np.exp(logits)
-    return rows / rows.sum(axis=1, keepdims=True), labels
-
-
-@pytest.mark.parametrize(
-    "method", [ClasswisePredictor, pytest.param(PooledPredictor, marks=pytest.mark.deep)]
-)
-def test_eight_weeks_with_labels_two_weeks_late_name_the_drifted_classes(serve, tmp_path, method):
-    """By id alone, through HTTP: in the first week whose labels show them, and no others."""
-    n_classes, drifted = size(short=20, deep=40), [3, 10, 17]
-    n_rows = 60 * n_classes
-    fitted = method(alpha=0.1).fit(*simulated_week(0, 8 * n_rows, n_classes, drifted))
-    save(fitted, tmp_path / "weekly.safetensors")
-    client = serve(path=tmp_path / "weekly.safetensors", state=tmp_path / "weekly.db")
-    weeks, named = {}, {}
-    for now in range(1, 11):
-        if now <= 8:
-            weeks[now] = simulated_week(now, n_rows, n_classes, drifted)
-            ids = [f"week {now} row {n}" for n in range(n_rows)]
-            sent = {"rows": weeks[now][0].tolist(), "ids": ids}
-            assert client.post("/v1/sets", json=sent).status_code == 200
-        if now > 2:
-            week = now - 2
-            ids = [f"week {week} row {n}" for n in range(n_rows)]
-            sent = {"ids": ids, "labels": weeks[week][1].tolist()}
-            sent["time"] = [f"2026-01-{7 * week:02}" if week < 5 else f"2026-02-{week:02}"] * n_rows
-            found = client.post("/v1/labels", json=sent, headers=BEARER).json()
-            assert (found["counted"], found["waiting"]) == (n_rows, 0)
-            shown = client.get("/v1/coverage").json()
-            named[week] = {each["index"] for each in shown["classes"] if each["alarm"]}
-            begun = {each["since"] for each in shown["classes"] if each["alarm"]}
-    assert named[1] == named[2] == named[3] == named[4] == set()
-    assert named[5] == set(drifted)
-    assert named[8] == set(drifted)
-    assert begun <= {"2026-01-28", "2026-02-05"}  # the block in which the fall is may begin earlier
-    assert [p["rows"] for p in shown["periods"]] == [n_rows] * 8

@@ -126,7 +126,7 @@ class Metrics:
 
 
 class Application:
-    """A service over HTTP: every endpoint is a method.
+    """A service over HTTP: an endpoint is a function from a request to a value for JSON.
 
     Sets are computed on the threads of the event loop. Whatever reads the state runs on one thread
     of its own, and the service writes on another, so that sets never wait for a database.

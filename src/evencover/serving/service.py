@@ -49,7 +49,7 @@ class Job(NamedTuple):
         return 0 if self.rows is None else len(self.rows[1].members)
 
     def end(self, result: Any = None, error: Exception | None = None) -> None:
-        """Tell the result of labels to their client, unless it has waited too long."""
+        """Report the result of labels to their client, unless it has waited too long."""
         assert self.done is not None
         with suppress(InvalidStateError):
             self.done.set_result(result) if error is None else self.done.set_exception(error)
