@@ -175,7 +175,7 @@ def monitored(folder: Path, labels: int) -> None:
         n_rows, day = LABELED // PERIODS, f"2026-01-{period + 1:02}"
         classes, keys = rng.integers(0, MONITORED, n_rows), rng.integers(0, 2**63, n_rows)
         served = rows_of(rng, keys, day, classes, rng.random(n_rows) < 0.92)
-        monitor.state.update(monitor.model.key, served, classes.tolist(), [day] * n_rows)
+        monitor.state.update(monitor.model.key, served, [*map(str, classes)], [day] * n_rows)
     for start in range(0, labels, 10_000):
         keys = np.arange(start, min(start + 10_000, labels))
         monitor.state.record((monitor.model.key, rows_of(rng, keys, "2026-02-01")))
@@ -191,12 +191,11 @@ def rows_of(
 ) -> ServedRows:
     """Return served rows with sets of 5 classes, among them those of `classes` that are hits."""
     n_rows = len(keys)
-    drift = np.stack([np.full(n_rows, 3), rng.integers(10, 10 + MONITORED, n_rows)], axis=-1)
     members = rng.integers(0, MONITORED, (n_rows, 5))
     members[:, 0] = np.where(is_hit, classes, members[:, 0])
     starts = np.arange(0, 5 * n_rows + 1, 5)
     sets = pack_sets(PredictionSets.from_csr(starts, members.ravel(), MONITORED))
-    return ServedRows(day, drift, keys, sets, sets)
+    return ServedRows(day, keys.tolist(), sets, sets)
 
 
 def memory(pid: int) -> float:

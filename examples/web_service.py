@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from evencover import ClasswisePredictor, save
 from evencover.serving.http import Application
-from evencover.serving.service import Request, Service
+from evencover.serving.service import Service
 
 TOKEN = "for the example only"
 
@@ -41,7 +41,7 @@ def make_service(folder: Path) -> tuple[Any, Any, np.ndarray, np.ndarray]:
         """Return the prediction sets of images."""
         content = await request.json()
         rows = classifier.predict_proba(np.array(content["images"]))
-        sets = service.sets(Request(rows, content["ids"]))
+        sets = service.sets(rows, content["ids"])
         return JSONResponse({"sets": sets.to_lists()})
 
     app = Application(service, token=TOKEN).asgi()

@@ -164,7 +164,6 @@ def functions():
     yield "recommend", recommend(rows, labels, floor=0.8).to_dict()
     yield "report", json.dumps(report_content(model, *NEW[:2], ids=NEW[2]), default=repr)
     monitor = CoverageMonitor(model)
-    monitor.observe(NEW[0][:900], ids=NEW[2][:900], period="1", reference=True)
     monitor.observe(NEW[0][900:1800], ids=NEW[2][900:1800], period="2")
     monitor.label(NEW[2][900:1500], NEW[1][900:1500], period="2")
     monitor.update(NEW[0][1800:], NEW[1][1800:], ids=NEW[2][1800:], period="3")

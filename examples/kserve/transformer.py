@@ -37,7 +37,7 @@ parser.add_argument("--reads", default="probabilities", help="probabilities or l
 
 
 class SetTransformer(Model):
-    """Replace the outputs of a classifier by `sizes`, `classes`, `labels` and `accepted`."""
+    """Replace the outputs of a classifier by `sizes`, `classes` and `accepted`."""
 
     def __init__(self, name: str, options: argparse.Namespace) -> None:
         super().__init__(name)

@@ -78,17 +78,14 @@ print("labels per class:", np.median(found.rows), "  classes in alarm:", len(fou
 report = predictor.evaluate(*weeks["week 5"])
 
 # %%
-# Detect drift without labels
-# ---------------------------
-# Set sizes and predicted classes are available before the labels. They do not measure coverage, but
-# here they change in the first week after the deployment.
+# Watch set sizes
+# ---------------
+# Set sizes are available before the labels. They do not measure coverage, but here they change in
+# the first week after the deployment.
 
-early = CoverageMonitor(predictor)
-early.observe(probabilities[calibration], reference=True)
-early.observe(weeks["week 5"][0])
-for change in early.snapshot().drift[:4]:
-    if change.drifted:
-        print(f"{change.what}: {change.before:.1%} before, {change.now:.1%} now")
+for week in ("week 4", "week 5"):
+    sizes = predictor.predict_set(weeks[week][0]).sizes
+    print(f"{week}: {sizes.mean():.2f} labels per set, {np.mean(sizes == 1):.0%} of sets have one")
 
 # %%
 # Recalibrate

@@ -52,21 +52,3 @@ def test_the_recommendation_comes_first_then_every_candidate(visit, comparison):
     first = page.locator("#candidates tbody tr").first.inner_text()
     smallest = min(result.candidates, key=lambda candidate: candidate.mean("avg_size"))
     assert first.startswith(smallest.name)
-
-
-def test_names_in_the_chart_do_not_meet_on_a_phone(visit, comparison):
-    """Those without room are left out, never that of the recommended one."""
-    path, result = comparison
-    page = visit(path, width=390, height=844, dark=True)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    names = {candidate.name for candidate in result.candidates}
-    shown = [
-        text for text in page.locator("#chart-pareto text").all() if text.text_content() in names
-    ]
-    assert result.recommended.name in [text.text_content() for text in shown]
-    boxes = [text.bounding_box() for text in shown]
-    for place, a in enumerate(boxes):
-        for b in boxes[:place]:
-            across = min(a["x"] + a["width"], b["x"] + b["width"]) - max(a["x"], b["x"])
-            down = min(a["y"] + a["height"], b["y"] + b["height"]) - max(a["y"], b["y"])
-            assert across < 5 or down < 5

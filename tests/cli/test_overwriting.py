@@ -13,7 +13,7 @@ from evencover.cli.main import make_app
 from evencover.cli.options import Writes
 
 # Paths that a command only reads; every other path must be marked as an output.
-READ_ONLY = {"MODEL", "DATA", "RESULTS", "--taxonomy", "--after", "--class-names"}
+READ_ONLY = {"MODEL", "DATA", "RESULTS", "--taxonomy", "--class-names"}
 
 
 def arguments_of(command):
@@ -140,7 +140,7 @@ def test_two_outputs_are_two_files(model, run):
 def test_a_monitor_keeps_its_model_and_its_pages(model, folder, run):
     state = ("--state", "watch.db")
     before = (folder / model).read_bytes()
-    refused(run("monitor", model, "test.npz", *state, "--report", model))
+    refused(run("monitor", model, "test.npz", *state, "--periods", model))
     assert (folder / model).read_bytes() == before
     assert not (folder / "watch.db").exists()
     succeeded(run("monitor", model, "test.npz", *state, "--periods", "periods.csv"))

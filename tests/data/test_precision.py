@@ -70,7 +70,7 @@ def test_few_or_saturated_numbers_tell_nothing():
 def test_a_stored_model_and_a_service_know_the_precision(tmp_path):
     model = StandardPredictor().fit(ROWS.astype("f2")[HALVES[0]], LABELS[HALVES[0]])
     save(model, tmp_path / "m.safetensors")
-    from evencover.serving.service import Request, Service
+    from evencover.serving.service import Service
 
     with pytest.warns(EvencoverWarning, match="full precision, and float16"):
         load(tmp_path / "m.safetensors").evaluate(ROWS[HALVES[1]], LABELS[HALVES[1]])
@@ -78,7 +78,7 @@ def test_a_stored_model_and_a_service_know_the_precision(tmp_path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for first in (0, 50, 100):
-            service.sets(Request(rows=ROWS[first : first + 50]))
+            service.sets(ROWS[first : first + 50])
     assert len(precisions(caught)) == 1
 
 

@@ -10,8 +10,6 @@ import pytest
 from evencover.monitoring.evidence import (
     SHORTFALLS,
     coverage_limits,
-    difference_log_e,
-    log_mean_e,
     raised,
     shortfall_log_e,
     urn_log_e,
@@ -92,36 +90,6 @@ def test_more_hits_are_never_more_evidence_of_a_fall(rank, n, n_rows):
     assert (np.diff(log_e) < 0).all()
 
 
-def test_tied_scores_win_nothing_on_average():
-    """Every outcome of 2 calibration scores and 3 new ones that take two values only."""
-    for share in (0.1, 0.5, 0.9):
-        mean = 0.0
-        for scores in product([0, 1], repeat=5):
-            limit = min(scores[:2])
-            hits = sum(score <= limit for score in scores[2:])
-            chance = share ** sum(scores) * (1 - share) ** (5 - sum(scores))
-            mean += chance * exp(urn_log_e(counts(hits), counts(3 - hits), counts(1), counts(2))[0])
-        assert mean < 1
-
-
-def test_the_difference_is_the_universal_ratio():
-    before, now = [3, 1], [1, 4]
-
-    def mixture(row):
-        chance, seen = 1.0, [0.5, 0.5]
-        for bin_, count in enumerate(row):
-            for _ in range(count):
-                chance *= seen[bin_] / sum(seen)
-                seen[bin_] += 1
-        return chance
-
-    share = Fraction(4, 9)
-    best = float(share**4 * (1 - share) ** 5)
-    expected = mixture(before) * mixture(now) / best
-    found = difference_log_e(np.array([before]), np.array([now]))[0]
-    assert exp(found) == pytest.approx(expected, rel=1e-9)
-
-
 def naive_ebh(e_values, level):
     for k in range(len(e_values), 0, -1):
         largest = sorted(range(len(e_values)), key=lambda i: -e_values[i])[:k]
@@ -140,15 +108,6 @@ def test_e_bh_names_the_largest_set_that_its_definition_allows():
         n_named.append(int(named.sum()))
     assert 0 in n_named
     assert max(n_named) > 3
-
-
-def test_the_mean_is_at_the_bar_wherever_e_bh_names_somebody():
-    rng = np.random.default_rng(4)
-    for _ in range(200):
-        log_e = rng.normal(1, 3, size=9)
-        assert exp(log_mean_e(log_e)) == pytest.approx(np.exp(log_e).mean())
-        if raised(log_e, 0.1).any():
-            assert log_mean_e(log_e) >= log(1 / 0.1) - 1e-12
 
 
 def test_limits_are_the_promises_that_no_bet_refuses():

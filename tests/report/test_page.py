@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from depth import size
 
-from evencover import EvencoverWarning, InputError, compare, save
+from evencover import InputError, compare, save
 from evencover.predictors import make_predictor
-from evencover.report import write_report
+from evencover.report import render_comparison, render_report, write_report
 from evencover.report.content import comparison_content, report_content
-from evencover.report.page import render_comparison, render_report
 
 pytest.importorskip("altair")
 pytest.importorskip("jinja2")
@@ -74,41 +73,7 @@ def test_names_stay_text(html):
     assert embedded(html)["classes"]["name"][0] == EVIL
     data = elements.scripts[1]
     assert not re.search("[<>&\u2028\u2029]", data)
-
-
-def test_the_first_screen_has_coverage_size_and_gap(html, predictor, data):
-    report = predictor.evaluate(data.rows[300:], data.labels[300:])
-    top = html[html.index('<div class="answers">') : html.index('<dl class="numbers">')]
-    top = re.sub(r"<[^>]*>", "", top)
-    assert f"{100 * report.marginal_coverage:.1f}".removesuffix(".0") + "%" in top
-    assert f"{report.avg_size:.1f} of 6" in top
-    sizes = report.size_quantiles
-    assert f"median {sizes['50']}, 95th percentile {sizes['95']}." in top
-    assert f"{report.true_gap:.1f} points" in top
-
-
-def test_data_warnings_come_first(html, predictor, data):
-    assert '<p class="notice warn">' not in html
-    less_sure = data.rows[300:] ** 0.5
-    less_sure /= less_sure.sum(axis=1, keepdims=True)
-    with pytest.warns(EvencoverWarning):
-        page = report_html(predictor, less_sure, data.labels[300:])
-    top = page[: page.index('<section class="verdict"')]
-    data_warnings = re.findall(r'<p class="notice warn">(.*?)</p>', top)
-    assert [text.split(" of ")[0] for text in data_warnings] == ["Score shift: the scores"]
-
-
-def test_the_classes_named_first_are_called_worst_only_if_they_are_likely_below(html, data):
-    """Otherwise they are not even the lowest: with few rows low coverage means little."""
-    model = make_predictor("classwise").fit(data.rows[:300], data.labels[:300])
-    even = report_html(model, data.rows[300:400], data.labels[300:400])
-    for page, heading in ((html, "Largest shortfalls"), (even, "Lowest upper confidence limits")):
-        assert (embedded(page)["verdict"]["n_likely_below"] > 0) == (page is html)
-        assert f'<h2 id="h-worst">{heading}</h2>' in page
-
-
-def test_nothing_is_asked_of_the_network(html):
-    assert Elements(html).addresses == ["#main"]
+    assert elements.addresses == ["#main"]
     assert "default-src 'none'" in html
 
 

@@ -13,11 +13,19 @@ K, NAMES, TOKEN = 5, ["ant", "bee", "wasp", "fly", "naïve"], "open sesame"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
-def body(data, part=slice(300, 600), ids=True, labels=False):
-    numbers = range(*part.indices(600))
+def body(data, part=slice(300, 600), ids=True):
+    """The body of a request for sets."""
     content = {"rows": data.rows[part].tolist()}
-    content |= {"ids": [f"row {n}" for n in numbers]} if ids else {}
-    return content | ({"labels": data.labels[part].tolist()} if labels else {})
+    return content | ({"ids": ids_of(part)} if ids else {})
+
+
+def ids_of(part):
+    return [f"row {n}" for n in range(*part.indices(600))]
+
+
+def labels_of(data, part=slice(300, 600)):
+    """The body of a request with the labels of these rows."""
+    return {"ids": ids_of(part), "labels": data.labels[part].tolist()}
 
 
 class Server:

@@ -17,14 +17,8 @@ INFER = "/v2/models/model/infer"
 
 def tensors(sets):
     """The outputs of the ONNX export, from the lists of `predict_set`."""
-    lists = sets.to_lists()
-    names = sets.class_names or [str(place) for place in range(sets.n_classes)]
-    labels = [[names[place] for place in each] for each in lists]
-
-    def padded(rows, fill):
-        return [each + [fill] * (sets.n_classes - len(each)) for each in rows]
-
-    return sets.sizes.tolist(), padded(lists, -1), padded(labels, ""), sets.accepted.tolist()
+    padded = [row + [-1] * (sets.n_classes - len(row)) for row in sets.to_lists()]
+    return sets.sizes.tolist(), padded, sets.accepted.tolist()
 
 
 # Triton's client ----------------------------------------------------------------------------------
@@ -38,31 +32,27 @@ def triton(start):
 
 
 def ask(http, client, rows, ids=None, *, binary_in, binary_out, reads="probabilities", **more):
-    """Send rows as tensors; return the sizes, classes, labels and what is accepted."""
+    """Send rows as tensors; return the answer, and its sizes, classes and what is accepted."""
     kind = "FP32" if rows.dtype == np.float32 else "FP64"
     inputs = [http.InferInput(reads, rows.shape, kind)]
     inputs[0].set_data_from_numpy(rows, binary_data=binary_in)
     if ids is not None:
-        kind = "INT64" if ids.dtype == np.int64 else "BYTES"
-        inputs.append(http.InferInput("ids", ids.shape, kind))
+        inputs.append(http.InferInput("ids", ids.shape, "BYTES"))
         inputs[1].set_data_from_numpy(ids, binary_data=binary_in)
-    wanted = ("sizes", "classes", "labels", "accepted")
+    wanted = ("sizes", "classes", "accepted")
     outputs = [http.InferRequestedOutput(name, binary_data=binary_out) for name in wanted]
     outputs = None if binary_out is None else outputs
     answer = client.infer("model", inputs, outputs=outputs, headers={**BEARER}, **more)
-    sizes, classes, labels, accepted = (answer.as_numpy(name) for name in wanted)
-    assert sizes.dtype == classes.dtype == np.int64
-    assert accepted.dtype == bool
-    texts = [[t.decode() if isinstance(t, bytes) else t for t in row] for row in labels.tolist()]
-    return answer, (sizes.tolist(), classes.tolist(), texts, accepted.tolist())
+    values = [answer.as_numpy(name) for name in wanted]
+    assert [array.dtype for array in values] == [np.int64, np.int64, bool]
+    return answer, tuple(array.tolist() for array in values)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("binary_in", [True, False])
 def test_tritons_client_gets_the_sets_of_predict_set(triton, data, fitted, dtype, binary_in):
     rows = data.rows[300:].astype(dtype)
-    texts = np.array([f"row {n}" for n in range(300)], dtype=object)
-    for ids in (None, texts, np.arange(300)):
+    for ids in (None, np.array([f"row {n}" for n in range(300)], dtype=object)):
         for binary_out in (True, False, None):
             options = {"binary_in": binary_in, "binary_out": binary_out, "request_id": "a request"}
             answer, found = ask(*triton, rows, ids, **options)
@@ -88,7 +78,6 @@ def test_tritons_client_finds_the_server_and_the_model(triton):
     assert about["outputs"] == [
         {"name": "sizes", "datatype": "INT64", "shape": [-1]},
         {"name": "classes", "datatype": "INT64", "shape": [-1, K]},
-        {"name": "labels", "datatype": "BYTES", "shape": [-1, K]},
         {"name": "accepted", "datatype": "BOOL", "shape": [-1]},
     ]
     rows = np.full((1, K), 1 / K)
@@ -110,21 +99,16 @@ def request(rows, datatype="FP64", data=None, **more):
 
 def test_outputs_are_chosen_and_data_may_be_nested(client, data, fitted):
     rows = data.rows[300:304]
-    _, classes, labels, accepted = tensors(fitted.predict_set(rows))
-    found = client.post(INFER, json=request(rows)).json()
-    names = [output["name"] for output in found["outputs"]]
-    assert names == ["sizes", "classes", "labels", "accepted"]
-    assert found["outputs"][2]["data"] == np.ravel(labels).tolist()
-    assert found["outputs"][3]["data"] == accepted
-    assert found["model_name"] == "model"
-    assert "id" not in found
     chosen = request(rows, data=rows.tolist(), outputs=[{"name": "classes"}], id="x")
     found = client.post(INFER, json=chosen).json()
-    (only,) = found["outputs"]
-    flat = np.ravel(classes).tolist()
-    assert only == {"name": "classes", "datatype": "INT64", "shape": [4, K], "data": flat}
-    assert found["id"] == "x"
-    assert client.get("/metrics").text.count("/v2/models/{name}/infer") > 0
+    flat = np.ravel(tensors(fitted.predict_set(rows))[1]).tolist()
+    assert found["outputs"] == [
+        {"name": "classes", "datatype": "INT64", "shape": [4, K], "data": flat}
+    ]
+    assert (found["model_name"], found["id"]) == ("model", "x")
+    metrics = client.get("/metrics").text
+    assert metrics.count("/v2/models/{name}/infer") > 0
+    assert "evencover_set_size_count 4.0" in metrics
 
 
 def test_json_numbers_are_rounded_to_the_type_of_the_tensor(client, data, fitted):
@@ -145,46 +129,23 @@ def changed(**fields):
 @pytest.mark.parametrize(
     "content",
     [
-        {},
-        [],
-        {"inputs": {}},
-        {"inputs": []},
-        {"inputs": [1]},
         {"inputs": [IDS]},
         {"inputs": GOOD["inputs"] * 2},
         changed(name="rows"),
-        changed(name=[]),
-        changed(datatype="INT64"),
-        changed(datatype={}),
         changed(shape=[K]),
-        changed(shape=[1, -K]),
-        changed(shape=[1, True]),
         changed(shape=[2, K]),
-        changed(shape=[2**40, 2**40]),
         changed(shape=[1, 1000], data=[0.001] * 1000),
         changed(data=None),
-        changed(data=[0.2] * 4 + ["0.2"]),
         changed(data=[0.2] * 4 + [True]),
         changed(data=[[0.2] * 4, 0.2]),
-        changed(data=[[[0.2] * K]]),
         changed(data=[10**400] * K),
         changed(data=[1e300] * K, datatype="FP32"),
-        changed(parameters=1),
         changed(parameters={"binary_data_size": 40}),
-        changed(parameters={"binary_data_size": -1}),
-        changed(parameters={"binary_data_size": "40"}),
         {"inputs": [*GOOD["inputs"], IDS | {"data": [1]}]},
+        {"inputs": [*GOOD["inputs"], IDS | {"data": [1], "datatype": "INT64"}]},
         {"inputs": [*GOOD["inputs"], IDS | {"data": ["a", "b"], "shape": [2]}]},
-        {"inputs": [*GOOD["inputs"], IDS | {"data": "a"}]},
         {"inputs": [*GOOD["inputs"], IDS | {"data": ["a" * 2000]}]},
-        {"inputs": [*GOOD["inputs"], IDS | {"name": "groups"}]},
-        GOOD | {"id": 1},
-        GOOD | {"parameters": []},
-        GOOD | {"parameters": {"binary_data_output": 1}},
         GOOD | {"outputs": [{"name": "membership"}]},
-        GOOD | {"outputs": [{"name": []}]},
-        GOOD | {"outputs": [{"name": "sizes", "parameters": {"classification": 3}}]},
-        GOOD | {"outputs": {"name": "sizes"}},
     ],
     ids=lambda content: json.dumps(content)[:60],
 )
@@ -260,10 +221,3 @@ def test_other_models_and_other_methods_are_not_found(client):
     assert client.post("/v2/models/model/versions/1/infer", json=GOOD).status_code == 404
     assert client.get("/v2/models/other").json()["error"]
     assert client.get(INFER).status_code == 405
-
-
-def test_rows_of_the_protocol_are_watched(client, data):
-    """They feed the same monitor as those of /v1/sets."""
-    client.post(INFER, json=request(data.rows[300:])).raise_for_status()
-    metrics = client.get("/metrics").text
-    assert "evencover_set_size_count 300.0" in metrics

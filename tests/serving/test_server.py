@@ -11,25 +11,12 @@ from http.client import HTTPConnection
 import pytest
 from serving.service import TOKEN
 
-from evencover import ClasswisePredictor, StandardPredictor, save
+from evencover import StandardPredictor, save
 from evencover.monitoring import MonitorState
 
 for library in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
-
-K = 4
-
-
-@pytest.fixture(scope="module")
-def data(simulate):
-    return simulate(400, K, seed=23)
-
-
-@pytest.fixture
-def folder(data, tmp_path):
-    save(ClasswisePredictor(score="aps").fit(*data), tmp_path / "model.safetensors")
-    return tmp_path
 
 
 def test_ctrl_c_ends_it_and_keeps_the_state(folder, data, start):

@@ -1,21 +1,18 @@
-"""States of server processes: kills under load, replicas, and labels that come weeks later."""
+"""States of server processes: kills under load."""
 
 import json
 import signal
-import sqlite3
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from http.client import HTTPException
 
 import numpy as np
 import pytest
-from depth import IS_DEEP, size
-from serving.service import BEARER, Server
+from depth import size
+from serving.service import Server
 
-from evencover import ClasswisePredictor, CoverageMonitor, PooledPredictor, save
-from evencover.monitoring import MonitorState
+from evencover import CoverageMonitor
 
 for library in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
@@ -127,162 +124,3 @@ def test_every_acknowledged_label_survives_kills_exactly_once(kind, folder, data
         by_period = [(row.rows, row.covered) for row in found.periods if row.class_index < 0]
         assert tuple(np.sum(by_period, axis=0)) == found.totals
         monitor.state.close()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_same_ids_sent_to_three_replicas_count_once(kind, folder, data, fitted):
-    n_rows, step = size(short=60, deep=1200), size(short=20, deep=5)
-    numbers = np.arange(n_rows)
-    ids, rows = [f"row {n}" for n in numbers], data.rows[numbers % 600]
-    labels = data.labels[numbers % 600]
-    counted = []
-    with state_in(kind, folder) as state:
-        replicas = [Server(folder, "--state", state) for _ in range(3)]
-        try:
-            for n in range(0, n_rows, 60):
-                part = slice(n, n + 60)
-                sent = {"ids": ids[part], "rows": rows[part].tolist()}
-                assert replicas[n % 3].ask("POST", "/v1/sets", sent)[0] == 200
-            for each in replicas:
-                each.ask("GET", "/v1/coverage")  # waits until its rows are written
-
-            def send(given):
-                server, seed = given
-                for n in np.random.default_rng(seed).permutation(numbers[::step]).tolist():
-                    part = slice(n, n + step)
-                    sent = {"ids": ids[part], "labels": labels[part].tolist()}
-                    status, found = server.ask("POST", "/v1/labels", sent)
-                    assert (status, found["waiting"]) == (200, 0)
-                    counted.append(found["counted"])
-
-            with ThreadPoolExecutor(6) as pool:
-                list(pool.map(send, [(each, n) for n, each in enumerate(replicas * 2)]))
-            shown = [each.ask("GET", "/v1/coverage")[1] for each in replicas]
-        finally:
-            with ThreadPoolExecutor(3) as pool:
-                list(pool.map(Server.end, replicas))
-        assert sum(counted) == n_rows
-        covered = fitted.predict_set(rows, ids=ids).contains(labels)
-        assert [each["rows"] for each in shown] == [n_rows] * 3
-        assert {each["coverage"] for each in shown} == {covered.sum() / n_rows}
-
-
-@contextmanager
-def held(state):
-    """Hold every lock that a writer needs, in a transaction that is idle."""
-    if state.startswith("postgresql"):
-        import psycopg
-
-        with psycopg.connect(state) as other:
-            other.execute("LOCK TABLE evencover.served, evencover.models IN ACCESS EXCLUSIVE MODE")
-            yield
-            other.rollback()
-    else:
-        with closing(sqlite3.connect(state, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            yield
-            other.execute("ROLLBACK")
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_an_idle_transaction_of_another_process_does_not_stop_predictions(kind, folder, data):
-    """8 of 8 requests once had no answer in 45 seconds."""
-    with state_in(kind, folder) as state:
-        server = Server(folder, "--state", state)
-        clients = Clients(data)
-        try:
-            assert server.is_up()  # its state is made before it is held
-            with held(state):
-                readers = ThreadPoolExecutor(12)
-                looks = [readers.submit(server.ask, "GET", "/v1/coverage") for _ in range(4)]
-                labels = clients.content("/v1/labels", 0)
-                sent = [readers.submit(server.ask, "POST", "/v1/labels", labels) for _ in range(8)]
-                begun = time.monotonic()
-                for first in range(0, 24, 3):
-                    found = server.ask("POST", "/v1/sets", clients.content("/v1/sets", first))
-                    assert found[0] == 200
-                assert server.is_up()
-                assert time.monotonic() - begun < 5
-                assert {each.result()[0] for each in sent} <= {200, 503}
-            assert {each.result()[0] for each in looks} <= {200, 503}
-            readers.shutdown()
-            for _ in range(200):
-                if server.ask("GET", "/healthz")[1]["queued_rows"] == 0:
-                    break
-                time.sleep(0.1)
-            labels = [
-                server.ask("POST", "/v1/labels", clients.content("/v1/labels", n))
-                for n in (0, 3, 21)
-            ]
-            assert all(found["counted"] + found["repeated"] == 3 for _, found in labels)
-        finally:
-            server.end()
-
-
-def simulated_week(week, n_rows, n_classes, drifted):
-    """Rows and labels of a week; from the fifth on some classes look like their neighbors."""
-    rng = np.random.default_rng([11, week])
-    labels = rng.integers(0, n_classes, n_rows)
-    logits = rng.normal(size=(n_rows, n_classes))
-    looks = labels.copy()
-    if week >= 5:
-        moved = np.isin(labels, drifted) & (rng.random(n_rows) < 0.7)
-        looks[moved] = (labels[moved] + 1) % n_classes
-    logits[np.arange(n_rows), looks] += 4
-    rows = np.exp(logits)
-    return rows / rows.sum(axis=1, keepdims=True), labels
-
-
-@pytest.mark.parametrize(
-    "method", [ClasswisePredictor, pytest.param(PooledPredictor, marks=pytest.mark.deep)]
-)
-def test_eight_weeks_with_labels_two_weeks_late_name_the_drifted_classes(serve, tmp_path, method):
-    """By id alone, through HTTP: in the first week whose labels show them, and no others."""
-    n_classes, drifted = size(short=20, deep=40), [3, 10, 17]
-    n_rows = 60 * n_classes
-    fitted = method(alpha=0.1).fit(*simulated_week(0, 8 * n_rows, n_classes, drifted))
-    save(fitted, tmp_path / "weekly.safetensors")
-    client = serve(path=tmp_path / "weekly.safetensors", state=tmp_path / "weekly.db")
-    weeks, named = {}, {}
-    for now in range(1, 11):
-        if now <= 8:
-            weeks[now] = simulated_week(now, n_rows, n_classes, drifted)
-            ids = [f"week {now} row {n}" for n in range(n_rows)]
-            sent = {"rows": weeks[now][0].tolist(), "ids": ids}
-            assert client.post("/v1/sets", json=sent).status_code == 200
-        if now > 2:
-            week = now - 2
-            ids = [f"week {week} row {n}" for n in range(n_rows)]
-            sent = {"ids": ids, "labels": weeks[week][1].tolist()}
-            sent["time"] = [f"2026-01-{7 * week:02}" if week < 5 else f"2026-02-{week:02}"] * n_rows
-            found = client.post("/v1/labels", json=sent, headers=BEARER).json()
-            assert (found["counted"], found["waiting"]) == (n_rows, 0)
-            shown = client.get("/v1/coverage").json()
-            named[week] = {each["index"] for each in shown["classes"] if each["alarm"]}
-            begun = {each["since"] for each in shown["classes"] if each["alarm"]}
-    assert named[1] == named[2] == named[3] == named[4] == set()
-    assert named[5] == set(drifted)
-    assert named[8] == set(drifted)
-    assert begun <= {"2026-01-28", "2026-02-05"}  # the block in which the fall is may begin earlier
-    assert [p["rows"] for p in shown["periods"]] == [n_rows] * 8
-
-
-@pytest.mark.skipif(not IS_DEEP, reason="takes a minute")
-@pytest.mark.deep
-def test_memory_stays_flat_while_labels_come_in(folder, data):
-    server = Server(folder, "--state", "watch.db")
-    try:
-        used = []
-        for n in range(6000):
-            ids = [f"row {n}"]
-            server.ask("POST", "/v1/sets", {"ids": ids, "rows": data.rows[n % 600][None].tolist()})
-            server.ask("POST", "/v1/labels", {"ids": ids, "labels": [int(data.labels[n % 600])]})
-            if n % 2000 == 1999:
-                server.ask("GET", "/v1/coverage")
-                used.append(server.memory())
-    finally:
-        server.end()
-    assert used[-1] - used[0] < 10
-    with MonitorState(folder / "watch.db").reading() as run:
-        assert run("SELECT COUNT(*) AS n FROM served WHERE label > ''") == [(6000,)]

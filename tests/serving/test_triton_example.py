@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "triton"
-TYPES = {"TYPE_FP32": "tensor(float)", "TYPE_INT64": "tensor(int64)", "TYPE_BOOL": "tensor(bool)"}
 
 
 @pytest.fixture(scope="module")
@@ -31,30 +30,6 @@ def repository(tmp_path_factory):
         for name in ("classifier", "sets")
     }
     return predictor, images, labels, configs, sessions
-
-
-def of_tensor(tensor, kinds):
-    """The type and shape of a tensor as the model has it, without the batch."""
-    dims = tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims
-    return TYPES[kinds.Name(tensor.data_type)], list(dims)
-
-
-def test_names_types_and_shapes_are_those_of_the_graphs(repository):
-    from tritonclient.grpc.model_config_pb2 import DataType
-
-    *_, configs, sessions = repository
-    for name, session in sessions.items():
-        config = configs[name]
-        assert config.platform == "onnxruntime_onnx"
-        graph = {
-            each.name: (each.type, each.shape[1:])
-            for each in (*session.get_inputs(), *session.get_outputs())
-        }
-        assert [tensor.name for tensor in config.input] == [i.name for i in session.get_inputs()]
-        for tensor in (*config.input, *config.output):
-            assert of_tensor(tensor, DataType) == graph[tensor.name]
-    outputs = {tensor.name for tensor in configs["sets"].output}
-    assert outputs == {"sizes", "classes", "accepted", "valid"}
 
 
 def test_the_steps_of_the_ensemble_give_the_sets(repository):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from evencover.cli.options import Force, ModelFile, Output, Writes, load_model
@@ -13,26 +12,21 @@ def run(
     /,
     *,
     output: Annotated[Output, Writes((".onnx",))],
-    after: Path | None = None,
-    after_output: str | None = None,
+    opset: int = 17,
     force: Force = False,
 ) -> None:
     """Write a model's prediction sets as an ONNX graph.
 
-    The sets are bit-identical to those of predict. With --after, one graph leads from the inputs
-    of a classifier to sets.
+    The sets are bit-identical to those of predict.
 
     Parameters
     ----------
     output
         Graph to write (.onnx).
-    after
-        Classifier (.onnx) to append the graph to.
-    after_output
-        Output of the classifier with probabilities or logits.
+    opset
+        Version of the operators, 13 or later.
     """
     from evencover.serving.onnx import to_onnx
 
-    to_onnx(load_model(model), output, after, after_output=after_output, force=force)
-    source = "rows" if after is None else f"the inputs of {after}"
-    print(f"{output}: membership, sizes and classes of sets, from {source}")
+    to_onnx(load_model(model), output, opset=opset, force=force)
+    print(f"{output}: membership, sizes and classes of sets, from rows")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from evencover.cli import options
 from evencover.cli.console import note, print_text
-from evencover.data.location import as_location
 from evencover.errors import InputError
 from evencover.text_tables import aligned
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from evencover.monitoring import CoverageMonitor, LabelCounts
 
 ALARM = 3  # the exit code
-MOST_SHOWN = 20  # classes in the table, and drifts
+MOST_SHOWN = 20  # classes in the table
 
 
 def run(
@@ -25,11 +24,9 @@ def run(
     *,
     state: str,
     retention: options.Retention = None,
-    reference: str | None = None,
     false_alarm: options.FalseAlarm = None,
     tolerance: options.Tolerance = None,
     period: str | None = None,
-    report: options.Page = None,
     periods: options.Table = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -43,34 +40,22 @@ def run(
         New rows; omit it to add --labels by id.
     state
         State of the monitor: a SQLite file or postgresql://...
-    reference
-        Rows to compare with for drift, e.g. the calibration set.
     period
         Period of these rows; defaults to today's date (UTC).
-    report
-        Write an HTML page: coverage over time and alarms.
     periods
         Write coverage by class and period as CSV.
     """
     from evencover.monitoring import CoverageMonitor
 
     predictor = options.load_model(model, data)
-    name = as_location(model).name
-    monitor = CoverageMonitor(
-        predictor, false_alarm, tolerance, state=options.open_state(state, retention), name=name
-    )
+    opened = options.open_state(state, retention)
+    monitor = CoverageMonitor(predictor, false_alarm, tolerance, state=opened)
     if data is not None:
         _count(monitor, data, read, period)
     elif read.labels is not None:
         _label(monitor, read, period)
-    if reference is not None:
-        _measure_from(monitor, reference, read)
     snapshot = monitor.snapshot()
     findings = snapshot.summary()
-    if report is not None:
-        from evencover.report.page import monitor_html, write_html
-
-        write_html(report, monitor_html(findings, f"Coverage of {name}"))
     if periods is not None:
         from evencover.output.atomic import atomic_path
 
@@ -133,19 +118,6 @@ def _label_columns(read: options.Input) -> tuple[Any, Any, Any]:
     return labels.ids, labels.values, labels.times
 
 
-def _measure_from(monitor: CoverageMonitor, reference: str, read: options.Input) -> None:
-    from dataclasses import replace
-
-    if monitor.snapshot().has_reference:
-        raise InputError(
-            "'--reference' is already set in this state. Start a new state to change it."
-        )
-    plain = replace(read, labels=None)
-    what = "reading the reference"
-    source = plain.open(reference, what, monitor.predictor, read_labels=False)
-    monitor.observe(source, reference=True)
-
-
 def _show(findings: dict[str, Any]) -> None:
     for test in ("below_target", "overall", "score_shift"):
         print_text(findings[test]["message"])
@@ -163,15 +135,9 @@ def _show(findings: dict[str, Any]) -> None:
         print_text(
             f"The {shown} with the strongest evidence, of {len(labeled)} with labeled examples."
         )
-    for label, times in findings["unknown_labels"].items():
-        print_text(f"Unknown label, counted as a miss: {label!r} ({times:,} times).")
-    drifted = [change for change in findings["drift"] if change["drifted"]]
-    for change in drifted[:MOST_SHOWN]:
-        print_text(f"Drift: {change['what']}, {change['before']:.1%} -> {change['now']:.1%}.")
-    if drifted:
-        print_text("Drift does not measure coverage.")
-    elif findings["drift"]:
-        print_text("No significant drift from the reference.")
+    if findings["unknown_labels"]:
+        n_unknown = findings["unknown_labels"]
+        print_text(f"Labels that are not among the classes, counted as misses: {n_unknown:,}.")
 
 
 def _share(value: float | None) -> str:

@@ -25,9 +25,9 @@ def run(
 ) -> None:
     """Serve prediction sets over HTTP and monitor their coverage.
 
-    POST /v1/sets, POST /v1/labels (needs a token), GET /v1/coverage, /v1/model, /healthz, /metrics,
-    a live page at /, and the Open Inference Protocol under /v2. The environment variable
-    EVENCOVER_TOKEN sets the token for sets and labels.
+    POST /v1/sets, POST /v1/labels (needs a token), GET /v1/coverage, /v1/model, /healthz, /metrics
+    and the Open Inference Protocol under /v2. The environment variable EVENCOVER_TOKEN sets the
+    token for sets and labels.
 
     Parameters
     ----------

@@ -1,13 +1,11 @@
 """Monitor coverage in production with e-values, which stay valid at any number of looks."""
 
-from evencover.monitoring.evidence import Drift
 from evencover.monitoring.monitor import CoverageMonitor
 from evencover.monitoring.snapshot import Evidence, PeriodCounts, Snapshot
 from evencover.monitoring.state import LabelCounts, MonitorState
 
 __all__ = [
     "CoverageMonitor",
-    "Drift",
     "Evidence",
     "LabelCounts",
     "MonitorState",

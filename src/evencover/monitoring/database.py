@@ -234,7 +234,7 @@ class Database:
 
 @cache
 def _row_type(names: tuple[str, ...]) -> Any:
-    return namedtuple("Row", names)
+    return namedtuple("Row", names, rename=True)
 
 
 def _file_id(path: str) -> tuple[int, int] | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from evencover.data.fingerprint import Sampler
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import map_source
 from evencover.errors import InputError, listed, warn_caller
-from evencover.monitoring.evidence import Urn, drift_bins
+from evencover.monitoring.evidence import Urn
 from evencover.monitoring.snapshot import (
     ClassEvidence,
     PeriodCounts,
@@ -31,8 +30,8 @@ from evencover.monitoring.state import (
     ModelEntry,
     MonitorState,
     ServedRows,
-    objects,
     pack_sets,
+    signed,
     today,
 )
 from evencover.predictors.base import BasePredictor
@@ -45,31 +44,13 @@ from evencover.randomness import row_ids
 from evencover.sets import PredictionSets
 from evencover.validation import real_number
 
-Columns = tuple[Array | None, ...]  # of a block's rows; None if there is no such column
 
-
-def set_columns(
-    rows: Any,
-    keys: Array | None,
-    sets: PredictionSets,
-    within: PredictionSets | None,
-    *,
-    pack: bool,
-) -> Columns:
-    """Return the columns of `ServedRows`: drift bins, keys and, if they will be judged, sets."""
-    drift = drift_bins(sets.sizes, rows.argmax(axis=1))
-    if not pack:
-        return drift, keys, None, None
-    packed = [None] * len(sets) if within is None else pack_sets(within)
-    return drift, keys, objects(pack_sets(sets)), objects(packed)
-
-
-def block_columns(rule: SetRule, within_rule: SetRule | None, block: Block) -> Columns:
-    """Return `set_columns` of a block, and its labels."""
-    within = None if within_rule is None else within_rule.sets(block)
-    pack = block.ids is not None or block.labels is not None
-    columns = set_columns(block.rows, block.ids, rule.sets(block), within, pack=pack)
-    return *columns, block.labels
+def pack_block(rule: SetRule, within_rule: SetRule | None, block: Block) -> tuple[list[Any], ...]:
+    """Return keys, packed sets, packed sets within the quantiles, and labels of a block."""
+    members = pack_sets(rule.sets(block))
+    within = [None] * len(members) if within_rule is None else pack_sets(within_rule.sets(block))
+    keys = [] if block.ids is None else signed(block.ids)
+    return keys, members, within, [] if block.labels is None else block.labels.tolist()
 
 
 class CoverageMonitor:
@@ -88,8 +69,6 @@ class CoverageMonitor:
       examples are within the conformal quantile of its own calibration scores (CLASSWISE's
       threshold), for every method and without `keep_top`: only this count has an exact
       distribution.
-    - *Drift* of set sizes and predicted classes, without labels: `Snapshot.drift`. It does not
-      measure coverage.
 
     The level holds if the arrival of labels does not depend on the outcome. Labels that arrive
     sooner for misses, or for hard classes, invalidate it. Rows of one call count in a random order.
@@ -105,8 +84,6 @@ class CoverageMonitor:
     state
         A SQLite file, ``postgresql://...``, or a `MonitorState`; None keeps the state in memory.
         A state may have any number of models and processes.
-    name
-        Name of the model in the state.
 
     >>> from evencover import ClasswisePredictor
     >>> rows = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]] * 20
@@ -125,7 +102,6 @@ class CoverageMonitor:
         tolerance: float | None = None,
         *,
         state: MonitorState | str | os.PathLike[str] | None = None,
-        name: str = "",
     ) -> None:
         self._fit = predictor._current_fit()
         asked = {"false_alarm": false_alarm, "tolerance": tolerance}
@@ -144,7 +120,7 @@ class CoverageMonitor:
         self.state = state if isinstance(state, MonitorState) else MonitorState(state)
         self.model = self.state.add_model(
             ModelEntry(
-                *(digest(predictor), name, predictor.n_classes_, predictor.class_names_),
+                *(digest(predictor), predictor.n_classes_, predictor.class_names_),
                 *(float(level), least, coverage - least),
             )
         )
@@ -180,14 +156,14 @@ class CoverageMonitor:
         probabilities, labels, ids
             As in `BasePredictor.evaluate`.
         time, period
-            The time of these rows, for the history: dates, ISO texts or Unix seconds, one per row
-            or one for all; or the name of a period, and names must sort by time. By default
-            today's date (UTC).
+            The time of these rows, for the history: dates or ISO texts, one per row or one for
+            all; or the name of a period, and names must sort by time. By default today's date
+            (UTC).
         """
         source = self._source(probabilities, labels, ids)
         require_labels(source, "Monitoring")
         sampler = Sampler(source.n_rows)
-        columns = self._columns(source, sampler)
+        served, classes = self._served_rows(source, period, sampler)
         read = sampler.result()
         if self._fit.inputs.include(read):
             raise InputError(
@@ -197,89 +173,86 @@ class CoverageMonitor:
         warn_of_mismatch(source, read, self._fit.rule.scoring.for_input(source.logits))
         for sentence in about_copies(self._fit, read):
             warn_caller(sentence)
-        if not columns:
-            return LabelCounts(0, 0, 0, 0)
-        *set_columns, classes = columns
-        # Names mean the same to other models; sources do not keep those of unknown labels.
-        names = [*(self.model.class_names or range(self.model.n_classes)), None]
+        names = [*self.model.names, None]  # sources do not keep the names of unknown labels
         labels, periods = [names[y] for y in classes], _periods(time, period, len(classes))
-        return self.state.update(self.model.key, self._served(set_columns, period), labels, periods)
+        return self.state.update(self.model.key, served, labels, periods)
 
-    def observe(
-        self,
-        probabilities: Any,
-        *,
-        ids: Any = None,
-        period: str | None = None,
-        reference: bool = False,
-    ) -> int:
-        """Record rows without labels: count their sets for drift, and await labels of their ids.
+    def observe(self, probabilities: Any, *, ids: Any = None, period: str | None = None) -> int:
+        """Record rows with ids, so that `label` finds their sets; `period` is as in `update`.
 
-        With `reference` the rows are those that drift is measured from, such as the calibration
-        rows. `period` is as in `update`. Return the number of rows that were not recorded before.
+        Return the number of rows that were not recorded before.
         """
-        columns = self._columns(self._source(probabilities, ids=ids, read_labels=False))
-        if not columns:
-            return 0
-        served = self._served(columns[:4], period)
-        if reference:
-            self.state.add_reference(self.model.key, served.drift)
-            return len(served.drift)
+        source = self._source(probabilities, ids=ids, read_labels=False)
+        served, _ = self._served_rows(source, period)
+        if served.members and served.keys is None:
+            raise InputError("Rows without labels need 'ids', by which labels find them later.")
         return self.state.record((self.model.key, served))
 
     def served(self, rows: Array, ids: Any, sets: PredictionSets, rule: SetRule) -> ServedRows:
         """Return what is to be recorded of rows (n, K) whose `sets` a service has computed."""
-        within_rule = self._within(rule)
-        within = None if within_rule is None else within_rule.predict_set(rows, ids)
-        keys = None if ids is None else row_ids(ids, len(sets))
-        return self._served(set_columns(rows, keys, sets, within, pack=keys is not None))
+        within_rule, keys = self._within(rule), signed(row_ids(ids, len(sets)))
+        self._reject_calibration_ids(keys)
+        within = None if within_rule is None else pack_sets(within_rule.predict_set(rows, ids))
+        return ServedRows(today(), keys, pack_sets(sets), within or [None] * len(sets))
 
     def label(
         self, ids: Any, labels: Any, *, time: Any = None, period: str | None = None
     ) -> LabelCounts:
         """Count labels of rows that were recorded, each against the models that served it.
 
-        A label counts once, in the period in which its row was served, unless `time` or `period`
-        states another, as in `update`. Another label of the same id replaces it. Labels of unknown
-        ids wait for their row, within the retention. A label that is not among the classes counts
-        as a miss of overall coverage.
+        Labels are names or indices of this model's classes. A label counts once, in the period in
+        which its row was served, unless `time` or `period` states another, as in `update`. Another
+        label of the same id replaces it. Labels of unknown ids wait for their row, within the
+        retention. A label that is not among the classes counts as a miss of overall coverage.
         """
-        keys = row_ids(ids, len(ids))
-        values = _labels(labels, len(keys))
-        index = self.model.index_of_name
-        numbers = {label for label in values if isinstance(label, int)}
-        unclear = sorted(label for label in numbers if index.get(str(label), label) != label)
-        if unclear:
-            raise InputError(
-                "'labels' must be text where numbers name classes. Got "
-                f"{listed(unclear, 3)}: the index of one class, the name of another."
-            )
+        keys = signed(row_ids(ids, len(ids)))
+        names = self._names(labels, len(keys))
         self._reject_calibration_ids(keys)
-        return self.state.label(keys, values, _periods(time, period, len(keys)))
+        return self.state.label(keys, names, _periods(time, period, len(keys)))
 
-    def _columns(self, source: Source, sampler: Sampler | None = None) -> list[Any]:
-        """Return `block_columns` of all rows; none if there are no rows."""
+    def _names(self, labels: Any, n_rows: int) -> list[str]:
+        """Return labels as names of classes; text is an index if no class has a number's name."""
+        values = to_numpy(labels, "'labels'")
+        if values.shape != (n_rows,):
+            raise InputError(
+                f"'labels' must have one entry per row. Got shape {values.shape} for {n_rows} rows."
+            )
+        names, index = self.model.names, self.model.index_of_name
+        is_index = not any(name.isdecimal() for name in self.model.class_names or ())
+        result, wrong = [], []
+        for label in values.tolist():
+            if isinstance(label, str) and label:
+                number = int(label) if is_index and label.isdecimal() else len(names)
+                is_other = label not in index and number < len(names)
+                result.append(names[number] if is_other else label)
+            elif type(label) is int and 0 <= label < len(names):
+                result.append(names[label])
+                if index.get(str(label), label) != label:  # the index of one, the name of another
+                    wrong.append(label)
+            else:
+                wrong.append(label)
+        if wrong:
+            raise InputError(
+                f"'labels' must be names of classes or indices from 0 to {len(names) - 1}; text if "
+                f"classes have numbers as names. Got {listed(map(repr, wrong), 3)}."
+            )
+        return result
+
+    def _served_rows(
+        self, source: Source, period: str | None, sampler: Sampler | None = None
+    ) -> tuple[ServedRows, list[int]]:
+        """Return the sets of all rows, and their labels if they have any."""
         rule = self.predictor.rule(logits=source.logits)
-        of_block = partial(block_columns, rule, self._within(rule))
-        blocks = [*map_source(source, of_block, sampler=sampler)]
-        return [
-            None if parts[0] is None else np.concatenate(parts)
-            for parts in zip(*blocks, strict=True)
-        ]
+        pack = partial(pack_block, rule, self._within(rule))
+        blocks = [([], [], [], []), *map_source(source, pack, sampler=sampler)]
+        columns = (list(chain.from_iterable(parts)) for parts in zip(*blocks, strict=True))
+        keys, members, within, classes = columns
+        self._reject_calibration_ids(keys)
+        return ServedRows(period or today(), keys or None, members, within), classes
 
-    def _served(self, columns: Sequence[Any], period: str | None = None) -> ServedRows:
-        drift, keys, *sets = columns
-        packed = [column for column in sets if column is not None]
-        served = ServedRows(period or today(), drift, keys, *packed)
-        if served.keys is not None:
-            self._reject_calibration_ids(served.keys)
-        return served
-
-    def _reject_calibration_ids(self, keys: Array) -> None:
-        calibration_ids = self._calibration_ids
-        keys = keys.astype(np.uint64, copy=False).view(np.int64)
-        rank = np.minimum(np.searchsorted(calibration_ids, keys), len(calibration_ids) - 1)
-        n_known = int((calibration_ids[rank] == keys).sum()) if len(calibration_ids) else 0
+    def _reject_calibration_ids(self, keys: list[int]) -> None:
+        first, last = (np.searchsorted(self._calibration_ids, keys, s) for s in ("left", "right"))
+        n_known = int((last > first).sum())
         if n_known:
             raise InputError(
                 f"'ids' must not be in the calibration set. Got {n_known} ids of calibration "
@@ -322,7 +295,7 @@ class CoverageMonitor:
         import csv
         from io import StringIO
 
-        names = self.model.class_names or range(self.model.n_classes)
+        names = self.model.names
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["class", "period", "rows", "covered", "coverage"])
@@ -332,48 +305,20 @@ class CoverageMonitor:
         return text.getvalue()
 
 
-def _labels(labels: Any, n_rows: int) -> list[str | int]:
-    values = to_numpy(labels, "'labels'")
-    if values.shape != (n_rows,):
-        raise InputError(
-            f"'labels' must have one entry per row. Got shape {values.shape} for {n_rows} rows."
-        )
-    names = values.tolist()
-    wrong = [name for name in names if type(name) not in (int, str) or name == ""]
-    if wrong:
-        raise InputError(
-            f"'labels' must be class names or indices. Got {listed(map(repr, wrong[:3]))}."
-        )
-    return names
-
-
 def _periods(time: Any, period: str | None, n_rows: int) -> list[str | None]:
     """Return the period of each row, the date (UTC) of its time; None where neither is given."""
     if period is not None or time is None:
         return [None if period is None else str(period)] * n_rows
-    if isinstance(time, str | int | float | datetime):
-        values = [time] * n_rows
-    else:
-        moments = to_numpy(time, "'time'")
-        if moments.dtype.kind == "M":  # whatever its unit; nanoseconds would become integers
-            moments = moments.astype("datetime64[us]")
-        values = moments.tolist()
-    if len(values) != n_rows:
-        raise InputError(
-            f"'time' must have one entry per row. Got {len(values)} for {n_rows} rows."
-        )
-    return [_date(value) for value in values]
+    is_one = isinstance(time, str | datetime)
+    times = [time] * n_rows if is_one else [*to_numpy(time, "'time'")]
+    if len(times) != n_rows:
+        raise InputError(f"'time' must have one entry per row. Got {len(times)} for {n_rows} rows.")
+    return [_date(str(moment)) for moment in times]
 
 
-def _date(value: Any) -> str:
+def _date(text: str) -> str:
     try:
-        if isinstance(value, str):
-            with suppress(ValueError):  # of seconds, which files of text hold as text
-                value = datetime.fromisoformat(value)
-        if isinstance(value, datetime):
-            return (value.astimezone(UTC) if value.tzinfo else value).date().isoformat()
-        return today(float(value))
-    except (TypeError, ValueError, OverflowError, OSError):
-        raise InputError(
-            f"'time' must be ISO dates or Unix seconds. Got {value!r}; write 2026-03-31."
-        ) from None
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"'time' must be ISO dates. Got {text!r}; write 2026-03-31.") from None
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).date().isoformat()

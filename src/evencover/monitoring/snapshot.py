@@ -11,11 +11,8 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.monitoring.evidence import (
-    SIZE_EDGES,
-    Drift,
     Urn,
     coverage_limits,
-    drifts,
     e_values,
     log_mean_e,
     raised,
@@ -27,7 +24,6 @@ from evencover.monitoring.evidence import (
 from evencover.monitoring.state import OVERALL, ModelEntry, MonitorState
 
 STRONGEST = 20  # classes whose periods are included
-MOST_UNKNOWN = 20  # labels that are not among the classes, the most frequent
 
 
 class Evidence(NamedTuple):
@@ -111,15 +107,13 @@ class Snapshot:
     """The findings of a monitor at one moment.
 
     `alarms`, `any_class` and `overall` test coverage below target; `shifts` and `any_shift` the
-    scores since calibration; `drift` compares sets with the reference.
+    scores since calibration.
     """
 
     model: ModelEntry
     evidence: ClassEvidence
     tests_shift: bool  #: whether the predictor keeps calibration scores to compare with
     periods: Sequence[PeriodCounts]  #: of all classes together, and of the strongest evidence
-    drift_counts: IntArray  #: (2, B + K) set sizes and top classes, of the reference and now
-    unknown_labels: Mapping[str, int]  #: labels that are not among the classes
     waiting: int  #: labels that wait for their row
     expired: int  #: rows that were removed without a label, past the retention
 
@@ -177,7 +171,7 @@ class Snapshot:
 
     @property
     def alarm(self) -> bool:
-        """Whether any test of coverage has an alarm; drift is not about coverage."""
+        """Whether any test has an alarm."""
         return self.any_class.alarm or self.overall.alarm or self.any_shift.alarm
 
     @cached_property
@@ -191,15 +185,10 @@ class Snapshot:
         level = self.model.false_alarm / self.model.n_classes
         return coverage_limits(self.covered, self.rows - self.covered, level)
 
-    @cached_property
-    def drift(self) -> list[Drift]:
-        """Set sizes and predicted classes against the reference, most significant first."""
-        return drifts(self.drift_counts, self.model.false_alarm, self.model.class_names)
-
     @property
-    def has_reference(self) -> bool:
-        """Whether drift can be measured."""
-        return bool(self.drift_counts[0].any())
+    def unknown_labels(self) -> int:
+        """The number of labels that are not among the classes."""
+        return int(self.evidence.total[0] - self.rows.sum())
 
     def summary(self) -> dict[str, Any]:
         """Return every class, the strongest evidence first, and the result of each test.
@@ -239,14 +228,12 @@ class Snapshot:
         for row in classes[:STRONGEST]:
             row["periods"] = history.get(row["index"], [])
         n_rows, n_covered = self.totals
-        n_drifted = sum(change.drifted for change in self.drift)
         return {
             "rows": n_rows,
             "coverage": n_covered / n_rows if n_rows else None,
             "false_alarm": model.false_alarm,
             "tolerance": model.tolerance,
             "target": float(model.targets.min()),
-            "target_text": _target(self, "for every class"),
             "alarm": self.alarm,
             "alarm_level": {"one": 1 / model.false_alarm, "class": self.alarm_level},
             "below_target": {**self.any_class._asdict(), "message": _below(self)},
@@ -254,8 +241,7 @@ class Snapshot:
             "score_shift": {**self.any_shift._asdict(), "message": _shift(self)},
             "waiting": self.waiting,
             "expired": self.expired,
-            "unknown_labels": dict(self.unknown_labels),
-            "drift": [change._asdict() for change in self.drift[: max(STRONGEST, n_drifted)]],
+            "unknown_labels": self.unknown_labels,
             "periods": history[OVERALL],
             "classes": classes,
         }
@@ -268,19 +254,12 @@ class Snapshot:
         return _order(log_e)[:n_raised]
 
 
-def _target(snapshot: Snapshot, whose: str = "") -> str:
-    """Name the target coverage: of all classes, or the lowest and the highest."""
-    targets = snapshot.model.targets
-    low, high = (f"{100 * target:.4g}%" for target in (targets.min(), targets.max()))
-    return f"{low} {whose}".strip() if low == high else f"{low} to {high}, by class"
-
-
 def _below(snapshot: Snapshot) -> str:
     n_alarms, targets = len(snapshot.alarms), snapshot.model.targets
-    same = targets.min() == targets.max()
-    tolerance = f"{100 * snapshot.model.tolerance:.4g}%"
-    target = f"{_target(snapshot)}, the target less a tolerance of {tolerance}"
-    target = target if same else "its target"
+    target = "its target"
+    if targets.min() == targets.max():
+        tolerance = f"{100 * snapshot.model.tolerance:.4g}%"
+        target = f"{100 * targets[0]:.4g}%, the target less a tolerance of {tolerance}"
     if n_alarms:
         whose = "1 class is" if n_alarms == 1 else f"{n_alarms:,} classes are"
         return f"ALARM: {whose} likely below {target}."
@@ -316,42 +295,34 @@ def read_snapshot(
     state: MonitorState, model: ModelEntry, urn: Urn | None, known: ClassEvidence
 ) -> Snapshot:
     """Read the state of a model in one transaction; compute only what changed since `known`."""
-    n_bins = len(SIZE_EDGES) + model.n_classes
     with state.reading() as run:
         (row,) = run("SELECT version FROM models WHERE model = ?", model.key)
         if row.version < known.version:  # the state was restored from an older copy
             known = ClassEvidence.none(model.n_classes)
         blocks = run(
-            "SELECT class_index, block, rows, covered, scored, within, period FROM blocks "
-            "WHERE model = ? AND class_index IN "
-            "(SELECT class_index FROM blocks WHERE model = ? AND version > ?) "
-            "ORDER BY class_index, block",
+            "SELECT class_index, block, SUM(rows), SUM(covered), SUM(scored), SUM(within), "
+            "MIN(period) AS period FROM counts WHERE model = ? AND class_index IN "
+            "(SELECT class_index FROM counts WHERE model = ? AND version > ?) "
+            "GROUP BY class_index, block ORDER BY class_index, block",
             *(model.key, model.key, known.version),
         )
         evidence = known.advanced(row.version, blocks, model.targets, urn)
         order = _order(np.maximum(evidence.log_e, evidence.log_shift))
         top = order[evidence.counts[0][order] > 0][:STRONGEST].tolist()
         periods = read_periods(run, model.key, [OVERALL, *top])
-        counts = np.zeros((2, n_bins), dtype=np.int64)
-        for row in run("SELECT side, bin, rows FROM drift WHERE model = ?", model.key):
-            counts[row.side, row.bin] = row.rows
-        unknown = run(
-            "SELECT label, rows FROM unknown WHERE model = ? AND rows > 0 "
-            "ORDER BY rows DESC, label LIMIT ?",
-            *(model.key, MOST_UNKNOWN),
-        )
         (waiting,) = run("SELECT COUNT(*) AS labels FROM waiting")
         (state_row,) = run("SELECT expired FROM state")
-    return Snapshot(
-        *(model, evidence, urn is not None, periods, counts),
-        *({row.label: row.rows for row in unknown}, waiting.labels, state_row.expired),
-    )
+    shift = urn is not None
+    return Snapshot(model, evidence, shift, periods, waiting.labels, state_row.expired)
 
 
 def read_periods(run: Any, model: int, classes: Sequence[int] | None = None) -> list[PeriodCounts]:
     """Return the counts by class and period, of some classes or of all."""
-    sql = "SELECT class_index, period, rows, covered FROM periods WHERE model = ? AND rows > 0"
-    if classes is not None:
-        sql += f" AND class_index IN ({', '.join('?' * len(classes))})"
-    rows = run(f"{sql} ORDER BY class_index, period", model, *(classes or ()))
+    chosen = "" if classes is None else f"AND class_index IN ({', '.join('?' * len(classes))})"
+    rows = run(
+        "SELECT class_index, period, CAST(SUM(rows) AS BIGINT), CAST(SUM(covered) AS BIGINT) "
+        f"FROM counts WHERE model = ? {chosen} GROUP BY class_index, period HAVING SUM(rows) > 0 "
+        "ORDER BY class_index, period",
+        *(model, *(classes or ())),
+    )
     return [PeriodCounts(*row) for row in rows]

@@ -22,12 +22,12 @@ from evencover.predictors.calibration import require_labels
 from evencover.predictors.rule import SetRule, listed_labels
 from evencover.predictors.shift_checks import EvaluationCounts, merge_counts, scores_by_bin
 from evencover.quantiles import ClassAlpha
-from evencover.report.page import percent
 from evencover.report.verdict import (
     State,
     class_states,
     groups_behind,
     in_percent,
+    percent,
     remedies,
     usual_spread,
     verdict,
@@ -324,14 +324,14 @@ def _about_acceptance(report: CoverageReport) -> dict[str, Any] | None:
 
 
 def _about_contributors(report: CoverageReport) -> list[dict[str, Any]]:
-    """Return the classes that add the most wrong labels to sets, and how many per set."""
+    """Return the classes that add the most wrong labels to sets, and how many."""
     if report.appearances is None:
         return []
     table = []
     for index in report.largest_contributors().tolist():
         n_sets, n_right = int(report.appearances[index]), int(report.class_covered[index])
         shares = {"sets": n_sets / report.n_rows, "right": n_right / n_sets}
-        table.append({"class": index, **shares, "added": (n_sets - n_right) / report.n_rows})
+        table.append({"class": index, **shares, "wrong": n_sets - n_right})
     return table
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray
+from evencover.arrays import IntArray
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import likely_below
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.guarantees import Needs
 from evencover.quantiles import ClassAlpha, GroupedScores, Groups
-from evencover.report.page import percent
 
 MANY_CLASSES = 20  # of which ten may be named for most labels
 
@@ -27,16 +26,13 @@ class State(IntEnum):
     ABOVE = 3
 
 
-def likely_above(report: CoverageReport) -> Array:
-    """Return which classes are likely covered above their target (K,).
+def percent(share: float, digits: int = 1) -> str:
+    """Format a share as a percentage, without a trailing .0.
 
-    >>> from evencover import PredictionSets, evaluate
-    >>> sets = PredictionSets.from_mask([[True, False]] * 60)
-    >>> likely_above(evaluate(sets, [0] * 50 + [1] * 10)).tolist()
-    [True, False]
+    >>> percent(0.9), percent(0.8975)
+    ('90%', '89.8%')
     """
-    missed = report.class_counts - report.class_covered
-    return likely_below(missed, report.class_counts, report.class_target)
+    return f"{round(100 * share, digits):g}%"
 
 
 def class_states(report: CoverageReport) -> IntArray:
@@ -47,9 +43,10 @@ def class_states(report: CoverageReport) -> IntArray:
     >>> class_states(evaluate(sets, [0] * 50 + [1] * 10)).tolist()
     [3, 1, 0]
     """
+    missed = report.class_counts - report.class_covered
     states = np.full(report.n_classes, int(State.ON_TARGET))
     states[report.likely_below] = State.BELOW
-    states[likely_above(report)] = State.ABOVE
+    states[likely_below(missed, report.class_counts, report.class_target)] = State.ABOVE
     states[~report.evaluated] = State.UNTESTED
     return states
 

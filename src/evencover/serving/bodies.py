@@ -17,12 +17,10 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from evencover.arrays import Array, IntArray
+from evencover.arrays import Array
 from evencover.errors import InputError
-from evencover.serving.service import Request
 from evencover.sets import PredictionSets
 from evencover.topk import TopK
-from evencover.validation import are_json_numbers, parse_json
 
 JSON = "application/json"
 MAX_TEXT = 1000  # characters of an id, label or time
@@ -72,18 +70,15 @@ class Limits:
                 f"body. Got about {n_bytes}; send fewer rows, or ask for fewer outputs.",
             )
 
-    def check_request(self, request: Request) -> Request:
-        """Return a request if it has few enough rows, and one entry per row in every list."""
-        n_rows = len(request)
+    def check_lists(self, n_rows: int, **lists: list[Any] | None) -> None:
+        """Raise if there are too many rows, or if a list has not one entry for each of them."""
         if n_rows > self.rows:
             raise RequestError(413, f"There must be at most {self.rows} rows. Got {n_rows}.")
-        for name in ("ids", "labels", "time"):
-            values = getattr(request, name)
+        for name, values in lists.items():
             if values is not None and len(values) != n_rows:
                 raise InputError(
                     f"{name!r} must have one entry per row. Got {len(values)} for {n_rows}."
                 )
-        return request
 
 
 # JSON ---------------------------------------------------------------------------------------------
@@ -102,12 +97,11 @@ class SetsBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LabelsBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request with labels, by id or with their rows."""
+    """The body of a request with labels, by id."""
 
+    ids: Names
     labels: Names
-    ids: Names | None = None
-    time: Names | None = None
-    rows: RowList | None = None
+    time: list[Text] | None = None
 
 
 @cache
@@ -133,18 +127,19 @@ def encode(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-def read_json(body: bytes, kind: type[SetsBody | LabelsBody], limits: Limits) -> Request:
-    """Read the rows, ids and labels in a body; raise InputError if they are invalid."""
-    fields = msgspec.structs.asdict(decode(body, kind))
-    rows = fields["rows"]
-    by_class = any(isinstance(row, dict) for row in rows or ())
-    if by_class or any(body.count(f'"{name}"'.encode()) > 1 for name in fields):
-        parse_json(body, "the body")  # rejects a name that comes twice; msgspec takes the last
-    if rows is None and fields["ids"] is None:
-        raise InputError("The body must contain 'ids' or 'rows', one entry per label.")
-    if rows is not None:
-        fields["rows"] = _by_class(rows) if by_class else _matrix(rows)
-    return limits.check_request(Request(**fields))
+def read_rows(body: bytes, limits: Limits) -> tuple[Any, Names | None]:
+    """Read rows and their ids; raise InputError if they are invalid."""
+    sent = decode(body, SetsBody)
+    limits.check_lists(len(sent.rows), ids=sent.ids)
+    by_class = any(isinstance(row, dict) for row in sent.rows)
+    return _by_class(sent.rows) if by_class else _matrix(sent.rows), sent.ids
+
+
+def read_labels(body: bytes, limits: Limits) -> LabelsBody:
+    """Read labels, their ids and times; raise InputError if they are invalid."""
+    sent: LabelsBody = decode(body, LabelsBody)
+    limits.check_lists(len(sent.labels), ids=sent.ids, time=sent.time)
+    return sent
 
 
 def _by_class(rows: list[Any]) -> TopK:
@@ -164,21 +159,20 @@ def _matrix(rows: list[list[float]]) -> Array:
     return np.array(rows, dtype=np.float64).reshape(len(rows), -1 if rows else 0)
 
 
-# Tensors: requests --------------------------------------------------------------------------------
+# Tensors ------------------------------------------------------------------------------------------
 
 HEAD_LENGTH = "Inference-Header-Content-Length"
-INTEGER = np.dtype("<i8")
 NUMBERS: dict[str, Any] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
-IDS: dict[str, Any] = {"BYTES": None, "INT64": INTEGER}
-OUTPUTS = {"sizes": "INT64", "classes": "INT64", "labels": "BYTES", "accepted": "BOOL"}
-PER_CLASS = ("classes", "labels")  # outputs of shape (N, K); others have one value per row
+OUTPUTS = {"sizes": "INT64", "classes": "INT64", "accepted": "BOOL"}  # of classes (N, K), else (N,)
 Size = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
-class InputParameters(msgspec.Struct):
-    """Where the values of a tensor are; other parameters are ignored."""
+class Parameters(msgspec.Struct):
+    """Where the values of an input are, and how to return outputs; others are ignored."""
 
-    binary_data_size: Size | None = None
+    binary_data_size: Size | None = None  # of an input
+    binary_data: bool | None = None  # of an output
+    binary_data_output: bool = False  # of all outputs that do not state it
 
 
 class InputTensor(msgspec.Struct):
@@ -187,27 +181,15 @@ class InputTensor(msgspec.Struct):
     name: str
     shape: list[Size]
     datatype: str
-    data: list[Any] | None = None
-    parameters: InputParameters | None = None
-
-
-class OutputParameters(msgspec.Struct, forbid_unknown_fields=True):
-    """How to return an output."""
-
-    binary_data: bool | None = None
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    parameters: Parameters = msgspec.field(default_factory=Parameters)
 
 
 class Output(msgspec.Struct):
     """An output that is asked for."""
 
     name: str
-    parameters: OutputParameters | None = None
-
-
-class InferParameters(msgspec.Struct):
-    """How to return outputs that do not state it."""
-
-    binary_data_output: bool = False
+    parameters: Parameters = msgspec.field(default_factory=Parameters)
 
 
 class InferHead(msgspec.Struct):
@@ -216,7 +198,7 @@ class InferHead(msgspec.Struct):
     inputs: list[InputTensor]
     outputs: list[Output] | None = None
     id: str | None = None
-    parameters: InferParameters | None = None
+    parameters: Parameters = msgspec.field(default_factory=Parameters)
 
 
 class Wanted(NamedTuple):
@@ -231,7 +213,7 @@ def metadata(model: dict[str, Any]) -> dict[str, Any]:
     n_classes = model["n_classes"]
     inputs = [_tensor(model["reads"], "FP32", [-1, n_classes]), _tensor("ids", "BYTES", [-1])]
     outputs = [
-        _tensor(name, datatype, [-1, n_classes] if name in PER_CLASS else [-1])
+        _tensor(name, datatype, [-1, n_classes] if name == "classes" else [-1])
         for name, datatype in OUTPUTS.items()
     ]
     described = {"name": model["name"], "versions": [model["model"]], "platform": "evencover"}
@@ -244,7 +226,7 @@ def _tensor(name: str, datatype: str, shape: list[int]) -> dict[str, Any]:
 
 def read_tensors(
     body: bytes, head_length: str | None, reads: str, limits: Limits
-) -> tuple[Request, Wanted]:
+) -> tuple[Array, list[str] | None, Wanted]:
     """Return the rows and ids of a request to a model that reads `reads`, and the outputs."""
     length = str(len(body)) if head_length is None else head_length
     n_head = int(length) if length.isdecimal() and len(length) < 20 else len(body) + 1
@@ -252,110 +234,87 @@ def read_tensors(
         raise RequestError(400, f"{HEAD_LENGTH} must be within the body.")
     head, tail = decode(body[:n_head], InferHead), body[n_head:]
     tensors: dict[str, Any] = {}
-    start = 0
     for tensor in head.inputs:
         if tensor.name not in (reads, "ids") or tensor.name in tensors:
             raise InputError(
                 f"The inputs must be {reads!r} and, if there are any, 'ids', once each. "
                 f"Got {tensor.name[:100]!r}."
             )
-        data = tensor.data
-        if tensor.parameters is not None and tensor.parameters.binary_data_size is not None:
-            stop = start + tensor.parameters.binary_data_size
-            data, start = tail[start:stop], stop
-        tensors[tensor.name] = _read_tensor(tensor, data, is_rows=tensor.name == reads)
-    if start != len(tail):
-        raise InputError(
-            f"The inputs must use all of the binary data. Got {len(tail)} bytes for {start}."
-        )
+        size, data = tensor.parameters.binary_data_size, None
+        if size is not None:
+            data, tail = tail[:size], tail[size:]
+            if len(data) != size:
+                raise InputError(f"The binary data end before those of {tensor.name!r}.")
+        tensors[tensor.name] = (_read_ids if tensor.name == "ids" else _read_numbers)(tensor, data)
+    if tail:
+        raise InputError(f"The inputs must use all of the binary data. Got {len(tail)} bytes more.")
     if reads not in tensors:
         raise InputError(f"The inputs must contain {reads!r}.")
-    request = limits.check_request(Request(tensors[reads], tensors.get("ids")))
-    return request, Wanted(head.id, _wanted(head))
+    rows, ids = tensors[reads], tensors.get("ids")
+    limits.check_lists(len(rows), ids=ids)
+    return rows, ids, Wanted(head.id, _wanted(head))
 
 
 def _wanted(head: InferHead) -> dict[str, bool]:
     """Return the outputs to give: whether each is binary."""
-    is_binary = head.parameters is not None and head.parameters.binary_data_output
-    if not head.outputs:
-        return dict.fromkeys(OUTPUTS, is_binary)
-    wanted = {}
-    for output in head.outputs:
-        if output.name not in OUTPUTS:
-            raise InputError(
-                f"The outputs must be among {', '.join(map(repr, OUTPUTS))}. "
-                f"Got {output.name[:100]!r}."
-            )
-        choice = None if output.parameters is None else output.parameters.binary_data
-        wanted[output.name] = is_binary if choice is None else choice
-    return wanted
+    is_binary = head.parameters.binary_data_output
+    outputs = head.outputs or [Output(name) for name in OUTPUTS]
+    unknown = [output.name for output in outputs if output.name not in OUTPUTS]
+    if unknown:
+        raise InputError(
+            f"The outputs must be among {', '.join(map(repr, OUTPUTS))}. Got {unknown[0][:100]!r}."
+        )
+    choices = {output.name: output.parameters.binary_data for output in outputs}
+    return {name: is_binary if choice is None else choice for name, choice in choices.items()}
 
 
-def _read_tensor(tensor: InputTensor, data: Any, *, is_rows: bool) -> Any:
-    """Return rows as an array (n, K), ids as a list."""
-    name, shape, datatype = tensor.name, tensor.shape, tensor.datatype
-    types = NUMBERS if is_rows else IDS
-    if datatype not in types:
-        raise InputError(f"The data type of {name!r} must be {' or '.join(types)}.")
-    if len(shape) not in ((2,) if is_rows else (1, 2)):
-        raise InputError(f"The shape of {name!r} must be {'[N, K]' if is_rows else '[N]'}.")
-    n_values, dtype = math.prod(shape), types[datatype]
-    if isinstance(data, list) and all(isinstance(row, list) for row in data):
-        data = [value for row in data for value in row]  # nested, not in row-major order
-    values: Any
-    if datatype == "BYTES":
-        values = _read_texts(data) if isinstance(data, bytes) else data
-        if not isinstance(values, list) or not all(map(_is_text, values)):
-            values = None
-    elif isinstance(data, bytes):
-        values = np.frombuffer(data, dtype) if len(data) == n_values * dtype.itemsize else None
-    else:
-        values = _read_numbers(data, dtype)
-    if values is None or len(values) != n_values:
-        raise InputError(f"The data of {name!r} must be {n_values} values of type {datatype}.")
-    if is_rows:
-        return values.reshape(shape)
-    return values.tolist() if isinstance(values, np.ndarray) else values
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_TEXT
-
-
-def _read_numbers(data: Any, dtype: np.dtype[Any]) -> Array | None:
-    """Return a list of numbers from JSON; None if it is none."""
-    if not isinstance(data, list) or not are_json_numbers(data):
-        return None
-    try:
+def _read_numbers(tensor: InputTensor, data: bytes | None) -> Array:
+    """Return rows (n, K) from JSON, which may be nested, or from binary data."""
+    if tensor.datatype not in NUMBERS or len(tensor.shape) != 2:
+        raise InputError(f"{tensor.name!r} must be {' or '.join(NUMBERS)} of shape [N, K].")
+    n_values, dtype = math.prod(tensor.shape), NUMBERS[tensor.datatype]
+    values: Array = np.zeros(0)
+    if data is not None and len(data) == n_values * dtype.itemsize:
+        values = np.frombuffer(data, dtype)
+    elif data is None:
+        numbers = decode(tensor.data, list[float | list[float]])
+        if all(isinstance(row, list) for row in numbers):
+            numbers = [number for row in numbers for number in row]
+        elif any(isinstance(row, list) for row in numbers):
+            numbers = []
         with np.errstate(over="ignore"):  # infinity, which the rule rejects
-            return np.array(data, INTEGER if dtype == INTEGER else np.float64).astype(dtype)
-    except (OverflowError, TypeError):
-        return None
+            values = np.array(numbers, dtype=np.float64).astype(dtype)
+    if len(values) != n_values:
+        raise InputError(f"{tensor.name!r} must have {n_values} values of type {tensor.datatype}.")
+    return values.reshape(tensor.shape)
 
 
-def _read_texts(data: bytes) -> list[str] | None:
-    """Return texts, each after its length in 4 bytes; None if they are none."""
-    texts, start = [], 0
-    try:
-        while start < len(data):
-            (size,) = struct.unpack_from("<I", data, start)
-            texts.append(data[start + 4 : start + 4 + size].decode())
-            start += 4 + size
-    except (struct.error, UnicodeDecodeError):
-        return None
-    return texts if start == len(data) else None
+def _read_ids(tensor: InputTensor, data: bytes | None) -> list[str]:
+    """Return texts from JSON, or from binary data: each after its length in 4 bytes."""
+    if tensor.datatype != "BYTES":
+        raise InputError("'ids' must be of type BYTES.")
+    if data is None:
+        texts = decode(tensor.data, list[Text])
+    else:
+        texts, start = [], 0
+        try:
+            while start < len(data):
+                (size,) = struct.unpack_from("<I", data, start)
+                texts.append(data[start + 4 : start + 4 + size].decode())
+                start += 4 + size
+        except (struct.error, UnicodeDecodeError):
+            start = -1
+        if start != len(data) or any(len(text) > MAX_TEXT for text in texts):
+            raise InputError("The binary data of 'ids' must be texts after their lengths.")
+    if len(texts) != math.prod(tensor.shape):
+        raise InputError(f"'ids' must have {math.prod(tensor.shape)} texts. Got {len(texts)}.")
+    return texts
 
 
-# Tensors: answers ---------------------------------------------------------------------------------
-
-
-def answer_bytes(sets: PredictionSets, wanted: Wanted, name_bytes: IntArray) -> int:
-    """Return about the size of an answer, which has K values for every row."""
-    n_values = len(sets) * sets.n_classes
-    label_bytes = 4 * n_values + int(name_bytes[sets.indices].sum())
-    per_row = dict.fromkeys(OUTPUTS, 8 * len(sets))
-    sizes = per_row | {"classes": 8 * n_values, "labels": label_bytes}
-    return sum(sizes[output] for output in wanted.outputs)
+def answer_bytes(sets: PredictionSets, wanted: Wanted) -> int:
+    """Return about the size of an answer; `classes` has K values for every row."""
+    per_row = [sets.n_classes if output == "classes" else 1 for output in wanted.outputs]
+    return 8 * len(sets) * sum(per_row)
 
 
 def write_tensors(
@@ -364,20 +323,16 @@ def write_tensors(
     """Return the body of an answer, its content type and its headers.
 
     As in the ONNX export, `classes` (N, K) lists the most probable class first, then -1.
-    `labels` (N, K) are the names of these classes (indices, if they have none), then empty.
     """
     tensors, tail = [], []
     for output, is_binary in wanted.outputs.items():
-        values: Any = _values(sets, output)
+        values = _values(sets, output)
         tensor = _tensor(output, OUTPUTS[output], list(values.shape))
-        if output == "labels":
-            names = [*(sets.class_names or map(str, range(sets.n_classes))), ""]  # -1 is the last
-            values = [names[index] for index in values.ravel().tolist()]
         if is_binary:
-            tail.append(_write_texts(values) if output == "labels" else values.tobytes())
+            tail.append(values.tobytes())
             tensor["parameters"] = {"binary_data_size": len(tail[-1])}
         else:
-            tensor["data"] = values if output == "labels" else values.ravel().tolist()
+            tensor["data"] = values.ravel().tolist()
         tensors.append(tensor)
     head = {"model_name": name, "model_version": version, "outputs": tensors}
     text = encode(head if wanted.id is None else head | {"id": wanted.id})
@@ -387,18 +342,10 @@ def write_tensors(
 
 
 def _values(sets: PredictionSets, output: str) -> Array:
-    """Return an output as an array; of labels, the classes that they name."""
     if output == "accepted":
         return sets.accepted
     if output == "sizes":
-        return sets.sizes.astype(INTEGER)
-    classes = np.full((len(sets), sets.n_classes), -1, dtype=INTEGER)
+        return sets.sizes.astype("<i8")
+    classes = np.full((len(sets), sets.n_classes), -1, dtype="<i8")
     classes[np.arange(sets.n_classes) < sets.sizes[:, None]] = sets.indices
     return classes
-
-
-def _write_texts(texts: list[str]) -> bytes:
-    """Write texts, each after its length in 4 bytes."""
-    parts = {text: text.encode() for text in set(texts)}
-    parts = {text: struct.pack("<I", len(part)) + part for text, part in parts.items()}
-    return b"".join([parts[text] for text in texts])

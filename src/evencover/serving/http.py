@@ -7,10 +7,11 @@ import hmac
 import math
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from inspect import isawaitable
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -28,7 +29,7 @@ from prometheus_client import (
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -36,19 +37,17 @@ import evencover
 from evencover.arrays import Array
 from evencover.errors import InputError, one_line
 from evencover.monitoring.database import StateError
-from evencover.monitoring.evidence import SIZE_EDGES
 from evencover.monitoring.snapshot import STRONGEST
 from evencover.serving.bodies import (
     HEAD_LENGTH,
     JSON,
-    LabelsBody,
     Limits,
     RequestError,
-    SetsBody,
     answer_bytes,
     encode,
     metadata,
-    read_json,
+    read_labels,
+    read_rows,
     read_tensors,
     write_tensors,
 )
@@ -59,6 +58,8 @@ RELOAD_SECONDS = 2.0
 STATE_SECONDS = 30.0  # that a request waits for the state
 SCRAPE_SECONDS = 2.0  # that metrics wait for the monitor; else they show its last findings
 MAX_HEAD = 2**16  # bytes of a request's head
+Endpoint = Callable[[Any], Any]  # a request to a value for JSON or a Response, or a coroutine
+SET_SIZES = (0, 1, 2, 5, 10, 20, 50, 100, 1000)  # upper limits of the histogram
 
 
 class Metrics:
@@ -84,8 +85,7 @@ class Metrics:
 
         self.requests = add(Counter, "requests", "Requests by path and status.", "path", "status")
         self.seconds = add(Histogram, "request_seconds", "Time to answer a request.", "path")
-        buckets = (SIZE_EDGES[1:] - 1).tolist()
-        self.sizes = add(Histogram, "set_size", "Classes in a set.", buckets=buckets)
+        self.sizes = add(Histogram, "set_size", "Classes in a set.", buckets=SET_SIZES)
         self.accepted = add(Counter, "accepted_rows", "Rows that need no review.")
         self.gauges = {name: add(Gauge, name, text) for name, text in self.GAUGES.items()}
         self.alarms = add(Gauge, "alarm", "1 if a test of coverage has an alarm.", "test")
@@ -126,7 +126,7 @@ class Metrics:
 
 
 class Application:
-    """A service over HTTP: every endpoint is a method.
+    """A service over HTTP: an endpoint is a function from a request to a value for JSON.
 
     Sets are computed on the threads of the event loop. Whatever reads the state runs on one thread
     of its own, and the service writes on another, so that sets never wait for a database.
@@ -161,20 +161,23 @@ class Application:
 
     def asgi(self) -> Any:
         """Return the application for a server, or for more routes."""
-        post = {"/v1/sets": self.sets, "/v1/labels": self.labels}
-        get = {
-            "/": self.page,
-            "/v1/coverage": self.coverage,
-            "/v1/coverage.csv": self.table,
-            "/v1/model": self.model,
-            "/healthz": self.health,
+        about = {"name": "evencover", "version": evencover.__version__}
+        post: dict[str, Endpoint] = {"/v1/sets": self.sets, "/v1/labels": self.labels}
+        get: dict[str, Endpoint] = {
+            "/v1/coverage": lambda _: self._read(self.service.coverage),
+            "/v1/model": lambda _: self.service.describe(),
+            "/healthz": lambda _: self.service.health(),
             "/metrics": self.prometheus,
-            "/v2": self.server,
-            "/v2/health/live": self.ready,
-            "/v2/health/ready": self.ready,
+            "/v2": lambda _: about | {"extensions": ["binary_tensor_data"]},
+            "/v2/health/live": lambda _: {"live": True},
+            "/v2/health/ready": lambda _: {"ready": True},
         }
         for path in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
-            get |= {path: self.metadata, f"{path}/ready": self.model_ready}
+            get[path] = lambda request: metadata(self.service.describe(self._named(request)))
+            get[f"{path}/ready"] = lambda request: {
+                "name": self._named(request).name,
+                "ready": True,
+            }
             post[f"{path}/infer"] = self.infer
         routes = [
             Route(path, partial(self._answer, path, endpoint), methods=[method])
@@ -209,27 +212,26 @@ class Application:
                 self.service.problem = one_line(error)
                 self.note(self.service.problem)
 
-    async def _answer(
-        self, path: str, endpoint: Callable[[Any], Awaitable[Any]], request: Any
-    ) -> Any:
-        """Call the method of an endpoint: errors become a status, and every request is measured."""
+    async def _answer(self, path: str, endpoint: Endpoint, request: Any) -> Any:
+        """Answer a request with JSON: errors become a status, and every request is measured."""
         begun, status = time.perf_counter(), 500
         try:
-            response = await endpoint(request)
+            answer = endpoint(request)
+            answer = await answer if isawaitable(answer) else answer
             status = 200
         except StateError as error:
-            status = 503
-            response = _error(status, f"{one_line(error)} Try again later.")
+            status, answer = 503, {"error": f"{one_line(error)} Try again later."}
         except InputError as error:
-            status = getattr(error, "status", 422)
-            response = _error(status, " ".join(str(error).split()))
+            status, answer = getattr(error, "status", 422), {"error": " ".join(str(error).split())}
         except ClientDisconnect:
-            status = 400
-            response = _error(status, "The client went away.")
+            status, answer = 400, {"error": "The client went away."}
         finally:
             self.metrics.requests.labels(path, status).inc()
             self.metrics.seconds.labels(path).observe(time.perf_counter() - begun)
-        return response
+        # A rejected body may not have been read to its end: the connection cannot be used again.
+        headers = {"connection": "close"} if status in (408, 413) else None
+        is_done = isinstance(answer, Response)
+        return answer if is_done else Response(encode(answer), status, headers, JSON)
 
     async def _read(self, function: Callable[[], Any], seconds: float | None = None) -> Any:
         """Call a function that may wait for the database, on the thread for that."""
@@ -273,17 +275,18 @@ class Application:
         def compute(body: bytes) -> Any:
             _require_json(request)
             loaded = self.service.now
-            rows = loaded.numbered(read_json(body, SetsBody, self.limits))
-            sets = self.service.sets(rows, loaded)
+            rows, ids = read_rows(body, self.limits)
+            rows = loaded.numbered(rows)
+            sets = self.service.sets(rows, ids, loaded)
             self.metrics.count(sets)
             name_bytes = int(loaded.name_bytes[sets.indices].sum())
             self.limits.check_answer(28 * len(sets.indices) + 10 * len(sets) + name_bytes)
             answer = {"sets": sets.to_lists()}
             if sets.class_names is not None:
                 answer["names"] = sets.to_lists(names=True)
-            answer["probabilities"] = _probabilities(loaded, rows.rows, sets)
+            answer["probabilities"] = _probabilities(loaded, rows, sets)
             answer |= {"sizes": sets.sizes.tolist(), "accepted": sets.accepted.tolist()}
-            return _json(answer | {"model": loaded.version})
+            return Response(encode(answer | {"model": loaded.version}), media_type=JSON)
 
         return await self._compute(request, compute)
 
@@ -292,49 +295,36 @@ class Application:
 
         def compute(body: bytes) -> Any:
             _require_json(request)
-            return self.service.labels(read_json(body, LabelsBody, self.limits))
+            sent = read_labels(body, self.limits)
+            return self.service.labels(sent.ids, sent.labels, sent.time)
 
         if self.token is None:
             raise RequestError(403, "The service was started without a token and takes no labels.")
         stored = asyncio.wrap_future(await self._compute(request, compute))
-        return _json((await _in_time(stored, STATE_SECONDS))._asdict())
+        return (await _in_time(stored, STATE_SECONDS))._asdict()
 
     async def infer(self, request: Any) -> Any:
         """Return the sets of the tensors in a body."""
 
         def compute(body: bytes) -> Any:
             loaded = self._named(request)
-            model = self.service.describe(loaded)
             length = request.headers.get(HEAD_LENGTH)
-            rows, wanted = read_tensors(body, length, model["reads"], self.limits)
-            sets = self.service.sets(rows, loaded)
+            rows, ids, wanted = read_tensors(body, length, loaded.reads, self.limits)
+            sets = self.service.sets(rows, ids, loaded)
             self.metrics.count(sets)
-            self.limits.check_answer(answer_bytes(sets, wanted, loaded.name_bytes))
-            content, kind, headers = write_tensors(sets, wanted, model["name"], loaded.version)
+            self.limits.check_answer(answer_bytes(sets, wanted))
+            content, kind, headers = write_tensors(sets, wanted, loaded.name, loaded.version)
             return Response(content, headers=headers, media_type=kind)
 
         return await self._compute(request, compute)
 
     def _named(self, request: Any) -> Loaded:
         """Return the model that a path names; 404 for any other."""
-        loaded, name, asked = self.service.now, self.service.model.stem, request.path_params
-        if asked["name"] != name or asked.get("version", loaded.version) != loaded.version:
-            raise RequestError(404, f"The model must be {name!r}, version {loaded.version!r}.")
+        loaded, asked = self.service.now, request.path_params
+        named = loaded.name, loaded.version
+        if (asked["name"], asked.get("version", loaded.version)) != named:
+            raise RequestError(404, f"The model must be {named[0]!r}, version {named[1]!r}.")
         return loaded
-
-    # ---- the monitor -----------------------------------------------------------------------------
-
-    async def coverage(self, request: Any) -> Any:
-        """Return the findings of the monitor."""
-        return _json(await self._read(self.service.coverage))
-
-    async def table(self, request: Any) -> Any:
-        """Return coverage by class and period as CSV."""
-        return _text(await self._read(self.service.table), "text/csv")
-
-    async def page(self, request: Any) -> Any:
-        """Return the live page."""
-        return _text(await self._read(self.service.page), "text/html")
 
     async def prometheus(self, request: Any) -> Any:
         """Return metrics, those of the monitor as of the last time that the state could be read."""
@@ -344,34 +334,6 @@ class Application:
         queue = {name: health[name] for name in ("queued_rows", "dropped_rows")}
         self.metrics.set(degraded=health["status"] != "ok", **queue)
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-    async def health(self, request: Any) -> Any:
-        """Return the status, without asking the database."""
-        return _json(self.service.health())
-
-    # ---- descriptions ----------------------------------------------------------------------------
-
-    async def model(self, request: Any) -> Any:
-        """Describe the model."""
-        return _json(self.service.describe())
-
-    async def server(self, request: Any) -> Any:
-        """Describe the server."""
-        extensions = {"extensions": ["binary_tensor_data"]}
-        return _json({"name": "evencover", "version": evencover.__version__, **extensions})
-
-    async def ready(self, request: Any) -> Any:
-        """Return that the server is up, which means that it is ready."""
-        return _json({"live": True, "ready": True})
-
-    async def metadata(self, request: Any) -> Any:
-        """Describe the tensors of the model."""
-        return _json(metadata(self.service.describe(self._named(request))))
-
-    async def model_ready(self, request: Any) -> Any:
-        """Return that the model is ready."""
-        self._named(request)
-        return _json({"name": self.service.model.stem, "ready": True})
 
 
 async def _in_time(awaitable: Any, seconds: float) -> Any:
@@ -394,24 +356,10 @@ def _require_json(request: Any) -> None:
         raise RequestError(415, f"The content type must be {JSON}. Got {kind!r}.")
 
 
-def _json(value: Any) -> Any:
-    return Response(encode(value), media_type=JSON)
-
-
-def _text(value: str, kind: str) -> Any:
-    return Response(value.encode("utf-8", "replace"), media_type=kind)
-
-
-def _error(status: int, message: str) -> Any:
-    # A rejected body may not have been read to its end: the connection cannot be used again.
-    headers = {"connection": "close"} if status in (408, 413) else None
-    return JSONResponse({"error": message}, status, headers)
-
-
 def _http_error(request: Any, error: Any) -> Any:
     status, message = getattr(error, "status_code", 500), getattr(error, "detail", None)
     headers = getattr(error, "headers", None)
-    return JSONResponse({"error": message or "The service failed."}, status, headers)
+    return Response(encode({"error": message or "The service failed."}), status, headers, JSON)
 
 
 # The server ---------------------------------------------------------------------------------------

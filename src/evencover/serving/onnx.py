@@ -20,7 +20,7 @@ from evencover import _kernels
 from evencover._kernels import Position
 from evencover._kernels.reference import FIXED_POINT
 from evencover.arrays import FloatArray
-from evencover.errors import InputError, needs, one_line
+from evencover.errors import InputError, needs
 from evencover.output.atomic import atomic_path, check_output
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.rule import SetRule
@@ -306,10 +306,9 @@ TYPES = ("float32", "float64", "float16")
 def to_onnx(
     predictor: BasePredictor,
     path: str | os.PathLike[str],
-    after: str | os.PathLike[str] | None = None,
     *,
     dtype: str = "float32",
-    after_output: str | None = None,
+    opset: int = OPSET,
     force: bool = False,
 ) -> Path:
     """Write the sets of a calibrated predictor as an ONNX graph.
@@ -332,12 +331,10 @@ def to_onnx(
         A calibrated predictor with one threshold per class.
     path
         Where to write the graph (.onnx).
-    after
-        A classifier (.onnx) to which the graph is appended: one graph from its inputs to sets.
     dtype
-        The type of `rows`: "float32", "float64" or "float16"; that of the classifier with `after`.
-    after_output
-        Which output of the classifier holds the probabilities or logits, if it has several.
+        The type of `rows`: "float32", "float64" or "float16".
+    opset
+        The version of the operators, 13 or later; that of a classifier to merge the graph with.
     force
         Overwrite an existing file.
     """
@@ -345,21 +342,19 @@ def to_onnx(
     path = check_output(path, force=force, extensions=(".onnx",))
     if dtype not in TYPES:
         raise InputError(f"'dtype' must be one of {', '.join(TYPES)}. Got {dtype!r} instead.")
+    if not LEAST_OPSET <= opset <= onnx.defs.onnx_opset_version():
+        latest = onnx.defs.onnx_opset_version()
+        raise InputError(f"'opset' must be from {LEAST_OPSET} to {latest}. Got {opset!r} instead.")
     if predictor._current_fit().rows.is_listed:
         raise InputError(
             "ONNX graphs take the probabilities of all classes. Got a predictor calibrated on "
             "top-k rows; serve it with 'evencover serve'."
         )
-    rule = predictor.rule()
-    if after is None:
-        model = _new_model(rule, dtype)
-        model.doc_string = (
-            f"Prediction sets by evencover ({predictor.method}). {predictor.guarantee_text}"
-        )
-    else:
-        model = _appended(rule, after, after_output)
-    props = {prop.key: prop.value for prop in model.metadata_props}
-    onnx.helper.set_model_props(model, {**props, **_properties(predictor)})
+    model = _sets_model(predictor.rule(), np.dtype(dtype), opset)
+    model.doc_string = (
+        f"Prediction sets by evencover ({predictor.method}). {predictor.guarantee_text}"
+    )
+    onnx.helper.set_model_props(model, _properties(predictor))
     onnx.checker.check_model(model, full_check=True)
     with atomic_path(path) as temporary:
         temporary.write_bytes(model.SerializeToString())
@@ -390,90 +385,26 @@ def _import_onnx() -> Any:
     return onnx
 
 
-def _new_model(rule: SetRule, dtype: str) -> Any:
+def _sets_model(rule: SetRule, dtype: Any, opset: int) -> Any:
+    """Return the graph from rows of a type to sets as a model."""
     from onnx import helper
 
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    shape = ["N", len(rule.thresholds.upper)]
-    rows = helper.make_tensor_value_info("rows", kind, shape)
-    graph = helper.make_graph([], "prediction_sets", [rows], [])
-    opsets = [helper.make_opsetid("", OPSET)]
-    model = helper.make_model(graph, opset_imports=opsets, producer_name="evencover")
-    _extend(model, rule, "rows", np.dtype(dtype))
-    model.ir_version = IR_VERSION
-    return model
-
-
-def _appended(rule: SetRule, after: Any, after_output: str | None) -> Any:
-    """Return the classifier with the nodes of the sets after one of its outputs."""
-    onnx = _import_onnx()
-    from google.protobuf.message import DecodeError
-
-    try:
-        model = onnx.load(os.fspath(after))
-        onnx.checker.check_model(model)
-    except FileNotFoundError:
-        raise InputError(f"Cannot read '{after}': there is no such file.") from None
-    except (OSError, DecodeError, onnx.checker.ValidationError) as error:
-        raise InputError(f"Cannot read '{after}' as an ONNX model: {one_line(error)}.") from None
-    opset = max((s.version for s in model.opset_import if s.domain in ("", "ai.onnx")), default=0)
-    if opset < LEAST_OPSET:
-        raise InputError(
-            f"The classifier must have opset {LEAST_OPSET} or later. Got {opset}; convert it with "
-            "onnx.version_converter."
-        )
-    output = _output_of(model, len(rule.thresholds.upper), after_output, str(after))
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type)
-    _extend(model, rule, output.name, dtype)
-    model.ir_version = max(model.ir_version, IR_VERSION)
-    return model
-
-
-def _extend(model: Any, rule: SetRule, rows: str, dtype: Any) -> None:
-    """Add the nodes that turn the value called `rows` into sets."""
-    from onnx import helper
-
-    graph = Graph()
-    outputs = set_nodes(graph, rule, rows, dtype.itemsize)
-    inputs, constants = _random_inputs(rule)
-    taken = {value.name for value in (*model.graph.input, *model.graph.output)}
-    taken |= {name for node in model.graph.node for name in node.output}
-    names = {name: f"set_{name}" if name in taken else name for name in outputs}
-    clash = taken & {*names.values(), *(value.name for value in inputs)}
-    if clash:
-        raise InputError(f"The classifier must not use the name {sorted(clash)[0]!r}; rename it.")
-    model.graph.node.extend(graph.nodes)
-    model.graph.node.extend(
-        helper.make_node("Identity", [s.name], [names[name]]) for name, s in outputs.items()
+    n_classes, graph = len(rule.thresholds.upper), Graph()
+    nodes, values = set_nodes(graph, rule, "rows", dtype.itemsize), []
+    for name, symbol in nodes.items():
+        graph.nodes.append(helper.make_node("Identity", [symbol.name], [name]))
+        shape = ["N", n_classes] if name in ("membership", "classes") else ["N"]
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(symbol.kind))
+        values.append(helper.make_tensor_value_info(name, kind, shape))
+    kind = helper.np_dtype_to_tensor_dtype(dtype)
+    rows = helper.make_tensor_value_info("rows", kind, ["N", n_classes])
+    inputs, defaults = _random_inputs(rule)
+    constants = [*graph.used_constants(), *defaults]
+    made = helper.make_graph(graph.nodes, "prediction_sets", [rows, *inputs], values, constants)
+    opsets = [helper.make_opsetid("", opset)]
+    return helper.make_model(
+        made, opset_imports=opsets, producer_name="evencover", ir_version=IR_VERSION
     )
-    model.graph.initializer.extend([*graph.used_constants(), *constants])
-    model.graph.input.extend(inputs)
-    for name, symbol in outputs.items():
-        wide = [len(rule.thresholds.upper)] if name in ("membership", "classes") else []
-        tensor = helper.np_dtype_to_tensor_dtype(np.dtype(symbol.kind))
-        output = helper.make_tensor_value_info(names[name], tensor, ["N", *wide])
-        model.graph.output.append(output)
-
-
-def _output_of(model: Any, n_classes: int, wanted: str | None, name: str) -> Any:
-    from onnx import TensorProto
-
-    floats = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
-    fitting = []
-    for output in model.graph.output:
-        tensor = output.type.tensor_type
-        shape = [dimension.dim_value for dimension in tensor.shape.dim]
-        if tensor.elem_type in floats and len(shape) == 2 and shape[1] in (n_classes, 0):
-            fitting.append(output)
-    if wanted is not None:
-        fitting = [output for output in fitting if output.name == wanted]
-    if len(fitting) != 1:
-        names = ", ".join(output.name for output in fitting) or "none"
-        raise InputError(
-            f"One output of '{name}' must hold a number for each of the {n_classes} classes. "
-            f"Got {names}; name it with after_output (--after-output)."
-        )
-    return fitting[0]
 
 
 def _random_inputs(rule: SetRule) -> tuple[list[Any], list[Any]]:

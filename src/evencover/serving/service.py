@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +25,6 @@ from evencover.persistence import load
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import digest
 from evencover.predictors.rule import SetRule
-from evencover.report.page import monitor_html
 from evencover.sets import PredictionSets
 from evencover.topk import TopK
 
@@ -37,40 +35,24 @@ QUEUE_BYTES = 64 * 2**20  # of rows and labels that wait to be written
 FULL = "Rows and labels arrive faster than they can be recorded."
 
 
-@dataclass(frozen=True)
-class Request:
-    """The rows of a request, with the fields that came with them; labels may come without rows."""
+class Job(NamedTuple):
+    """What is to be written: rows of a model (its key), or labels, whose result is to come."""
 
-    rows: Any  # an array or, of rows by class, `TopK`; None without rows
-    ids: list[Any] | None = None
-    labels: list[Any] | None = None
-    time: list[Any] | None = None
-
-    def __len__(self) -> int:
-        return len(self.labels or () if self.rows is None else self.rows)
+    n_bytes: int  # about the memory that it takes
+    rows: tuple[int, ServedRows] | None = None
+    labels: Callable[[], LabelCounts] | None = None
+    done: Future[LabelCounts] | None = None
 
     @property
-    def n_bytes(self) -> int:
-        """About the memory that it takes."""
-        lists = self.ids, self.labels, self.time
-        n_bytes = sum(50 + len(str(value)) for values in lists for value in values or ())
-        return n_bytes + (0 if self.rows is None else int(self.rows.nbytes))
+    def n_rows(self) -> int:
+        """The number of rows to record."""
+        return 0 if self.rows is None else len(self.rows[1].members)
 
-
-class RowsJob(NamedTuple):
-    """Rows to record: the model's key, the rows, and about the memory that they take."""
-
-    model: int
-    rows: ServedRows
-    n_bytes: int
-
-
-class LabelsJob(NamedTuple):
-    """Labels to count: the function that does it, the result to come, and about their memory."""
-
-    write: Callable[[], LabelCounts]
-    done: Future[LabelCounts]
-    n_bytes: int
+    def end(self, result: Any = None, error: Exception | None = None) -> None:
+        """Report the result of labels to their client, unless it has waited too long."""
+        assert self.done is not None
+        with suppress(InvalidStateError):
+            self.done.set_result(result) if error is None else self.done.set_exception(error)
 
 
 class Writer:
@@ -84,28 +66,27 @@ class Writer:
         self.problem: str | None = None  # why the last attempt failed, or rows were dropped
         self.n_dropped = 0
         self._state, self._n_bytes, self._is_closing = state, 0, False
-        self._jobs: deque[RowsJob | LabelsJob] = deque()
+        self._jobs: list[Job] = []
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="evencover-writer", daemon=True)
         self._thread.start()
 
     def record(self, model: int, rows: ServedRows) -> None:
         """Queue rows, without waiting for anything."""
-        n_bytes = 100 * len(rows.drift)
-        n_bytes += sum(len(packed or b"") for packed in (*rows.members, *rows.within))
+        n_bytes = sum(50 + len(packed or b"") for packed in (*rows.members, *rows.within))
         with self._changed:
-            if not self._put(RowsJob(model, rows, n_bytes)):
-                self.n_dropped += len(rows.drift)
+            if not self._put(Job(n_bytes, rows=(model, rows))):
+                self.n_dropped += len(rows.members)
 
-    def count(self, write: Callable[[], LabelCounts], n_bytes: int) -> Future[LabelCounts]:
+    def count(self, labels: Callable[[], LabelCounts], n_bytes: int) -> Future[LabelCounts]:
         """Queue labels; the future is done once they are stored, or were rejected."""
         done = Future[LabelCounts]()
         with self._changed:
-            if not self._put(LabelsJob(write, done, n_bytes)):
+            if not self._put(Job(n_bytes, labels=labels, done=done)):
                 raise StateError(FULL)
         return done
 
-    def _put(self, job: RowsJob | LabelsJob) -> bool:
+    def _put(self, job: Job) -> bool:
         """Append a job; return whether there was room for it."""
         if self._n_bytes and self._n_bytes + job.n_bytes > QUEUE_BYTES:
             self.problem = self.problem or FULL
@@ -119,7 +100,7 @@ class Writer:
     def n_waiting(self) -> int:
         """The number of rows in the queue."""
         with self._changed:
-            return sum(len(job.rows.drift) for job in self._jobs if isinstance(job, RowsJob))
+            return sum(job.n_rows for job in self._jobs)
 
     def flush(self, seconds: float) -> bool:
         """Wait until everything is written; return whether it is."""
@@ -140,67 +121,58 @@ class Writer:
                 self.problem = None
             except StateError as error:
                 self.problem = one_line(error)
-                self._fail_labels(error)
-                if isinstance(jobs[0], LabelsJob) or not self._gives_up():
-                    continue
-                self._lose(jobs)
+                with self._changed:
+                    failed = [job for job in self._jobs if job.rows is None]
+                for job in failed:
+                    job.end(error=error)
+                self._remove(failed)
+                if jobs[0].rows is not None and self._gives_up():
+                    self._remove(jobs, lost=True)
+                continue
             except Exception as error:  # rows that can never be written must not stop the others
                 self.problem = one_line(error)
-                self._lose(jobs)
+                self._remove(jobs, lost=True)
+                continue
             self._remove(jobs)
 
-    def _next(self) -> list[Any]:
+    def _next(self) -> list[Job]:
         """Wait for the next labels, or for all rows before them; nothing if the service ends."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._is_closing)
-            rows = [*takewhile(lambda job: isinstance(job, RowsJob), self._jobs)]
-            return rows or [*islice(self._jobs, 1)]
+            return [*takewhile(lambda job: job.rows, self._jobs)] or self._jobs[:1]
 
-    def _write(self, jobs: list[Any]) -> None:
+    def _write(self, jobs: list[Job]) -> None:
         """Write rows in one transaction, or labels."""
-        if isinstance(jobs[0], RowsJob):
-            self._state.record(*((job.model, job.rows) for job in jobs))
-        elif not jobs[0].done.done():  # else its client has waited too long
+        first = jobs[0]
+        if first.labels is None:
+            self._state.record(*(job.rows for job in jobs if job.rows))
+        elif first.done and not first.done.done():  # else its client has waited too long
             try:
-                _end(jobs[0].done, jobs[0].write())
+                first.end(first.labels())
             except StateError:
                 raise
             except Exception as error:
-                _end(jobs[0].done, error=error)
-
-    def _fail_labels(self, error: StateError) -> None:
-        with self._changed:
-            failed = [job for job in self._jobs if isinstance(job, LabelsJob)]
-            for job in failed:
-                _end(job.done, error=error)
-            self._remove(failed)
+                first.end(error=error)
 
     def _gives_up(self) -> bool:
         """Wait before the next attempt; return whether the service ends."""
         with self._changed:
             return self._changed.wait_for(lambda: self._is_closing, RETRY_SECONDS)
 
-    def _lose(self, jobs: list[Any]) -> None:
+    def _remove(self, jobs: list[Job], *, lost: bool = False) -> None:
         with self._changed:
-            self.n_dropped += sum(len(job.rows.drift) for job in jobs)
-
-    def _remove(self, jobs: list[Any]) -> None:
-        with self._changed:
+            self.n_dropped += sum(job.n_rows for job in jobs) if lost else 0
             gone = {id(job) for job in jobs}
-            self._jobs = deque(job for job in self._jobs if id(job) not in gone)
+            self._jobs = [job for job in self._jobs if id(job) not in gone]
             self._n_bytes -= sum(job.n_bytes for job in jobs)
             self._changed.notify_all()
-
-
-def _end(done: Future[Any], result: Any = None, error: Exception | None = None) -> None:
-    with suppress(InvalidStateError):  # its client has waited too long
-        done.set_result(result) if error is None else done.set_exception(error)
 
 
 @dataclass(frozen=True)
 class Loaded:
     """A model with its rule and monitor, for the whole of a request."""
 
+    name: str
     predictor: BasePredictor
     monitor: CoverageMonitor
     rule: SetRule
@@ -211,13 +183,16 @@ class Loaded:
         """The digest of the model."""
         return self.monitor.model.digest
 
-    def numbered(self, request: Request) -> Request:
+    @property
+    def reads(self) -> str:
+        """What its rows are: "logits" or "probabilities"."""
+        return "logits" if self.predictor.from_logits else "probabilities"
+
+    def numbered(self, rows: Any) -> Any:
         """Return rows by class name as rows of the model's classes; others as they are."""
-        rows = request.rows
         if not isinstance(rows, TopK):
-            return request
-        index, n_classes = self.monitor.model.index_of_name, self.monitor.model.n_classes
-        known = index or {str(number): number for number in range(n_classes)}
+            return rows
+        known, n_classes = self.monitor.model.index_of_name, self.monitor.model.n_classes
         unknown = [name for name in rows.class_names or () if name not in known]
         if unknown and rows.size:
             raise InputError(
@@ -225,13 +200,12 @@ class Loaded:
                 f"{listed(map(repr, unknown), 3)}."
             )
         new = np.array([known.get(name, 0) for name in rows.class_names or ()], dtype=np.int64)
-        return replace(request, rows=rows.renumbered(new, n_classes))
+        return rows.renumbered(new, n_classes)
 
     @cached_property
     def name_bytes(self) -> IntArray:
         """(K,) the size of each class's name in an answer."""
-        names = self.monitor.model.class_names or map(str, range(self.monitor.model.n_classes))
-        return np.array([len(json.dumps(name)) + 1 for name in names], dtype=np.int64)
+        return np.array([len(json.dumps(name)) + 1 for name in self.monitor.model.names])
 
 
 class Service:
@@ -254,37 +228,40 @@ class Service:
         self.writer = Writer(self.state)
         self._summary: tuple[float, dict[str, Any]] | None = None
 
-    def sets(self, request: Request, loaded: Loaded | None = None) -> PredictionSets:
-        """Return the sets of rows by a model, the current one by default, top class first."""
+    def sets(
+        self, rows: Any, ids: Sequence[Any] | None = None, loaded: Loaded | None = None
+    ) -> PredictionSets:
+        """Return the sets of rows by a model, the current one by default, top class first.
+
+        Rows are an array or `TopK`; those with ids are recorded for the monitor.
+        """
         loaded = loaded or self.now
-        assert request.rows is not None
-        if not len(request):
+        if not len(rows):
             entry = loaded.monitor.model
             none = np.zeros(0, dtype=np.int64)
             return PredictionSets.from_sizes(none, none, entry.n_classes, entry.class_names)
-        loaded.predictor._current_fit().check_precision(request.rows)  # warns once
-        sets = loaded.rule.predict_set(request.rows, request.ids)
-        rows = loaded.monitor.served(request.rows, request.ids, sets, loaded.rule)
-        self.writer.record(loaded.monitor.model.key, rows)
+        loaded.predictor._current_fit().check_precision(rows)  # warns once
+        sets = loaded.rule.predict_set(rows, ids)
+        if ids is not None:
+            served = loaded.monitor.served(rows, ids, sets, loaded.rule)
+            self.writer.record(loaded.monitor.model.key, served)
         return sets
 
-    def labels(self, request: Request) -> Future[LabelCounts]:
-        """Count labels of served rows, or of the rows that come with them."""
-        loaded = self.now
-        monitor, request = loaded.monitor, loaded.numbered(request)
+    def labels(
+        self, ids: Sequence[Any], labels: Sequence[Any], time: Sequence[str] | None = None
+    ) -> Future[LabelCounts]:
+        """Count labels of rows that were served, or will be."""
+        monitor = self.now.monitor
 
         def write() -> LabelCounts:
-            if not len(request):
+            if not len(ids):
                 return LabelCounts(0, 0, 0, 0)
-            if request.rows is None:
-                counts = monitor.label(request.ids, request.labels, time=request.time)
-            else:
-                more: Any = {"ids": request.ids, "time": request.time}
-                counts = monitor.update(request.rows, request.labels, **more)
+            counts = monitor.label(ids, labels, time=time)
             self._summary = None
             return counts
 
-        return self.writer.count(write, request.n_bytes)
+        n_bytes = sum(50 + len(str(value)) for value in (*ids, *labels, *(time or ())))
+        return self.writer.count(write, n_bytes)
 
     def coverage(self) -> dict[str, Any]:
         """Return the summary of the monitor, at most a second old."""
@@ -294,14 +271,6 @@ class Service:
             recent = self._summary = now, self.now.monitor.snapshot().summary()
         return recent[1]
 
-    def table(self) -> str:
-        """Return coverage by class and period as CSV."""
-        return self.now.monitor.coverage_table()
-
-    def page(self) -> str:
-        """Return the live page."""
-        return monitor_html(self.coverage(), f"Coverage of {self.model.name}", refresh=10)
-
     def describe(self, loaded: Loaded | None = None) -> dict[str, Any]:
         """Describe a model, the current one by default."""
         loaded = loaded or self.now
@@ -309,14 +278,14 @@ class Service:
         names, acceptance = predictor.class_names_, loaded.rule.acceptance
         return {
             "model": loaded.version,
-            "name": self.model.stem,
+            "name": loaded.name,
             "method": predictor.method,
             "score": predictor.score_.name,
             "alpha": str(predictor.fit_.alpha),
             "exact": predictor.exact,
             "keep_top": loaded.rule.keep_top,
             "accept_accuracy": None if acceptance is None else acceptance.accuracy,
-            "reads": "logits" if predictor.from_logits else "probabilities",
+            "reads": loaded.reads,
             "guarantee": predictor.guarantee_text,
             "n_classes": predictor.n_classes_,
             "n_calibration": predictor.n_calibration_,
@@ -356,8 +325,8 @@ class Service:
         self.state.close()
 
     def _load(self, stamp: tuple[int, int, int], predictor: BasePredictor) -> Loaded:
-        monitor = CoverageMonitor(predictor, state=self.state, name=self.model.name)
-        return Loaded(predictor, monitor, predictor.rule(), stamp)
+        monitor = CoverageMonitor(predictor, state=self.state)
+        return Loaded(self.model.stem, predictor, monitor, predictor.rule(), stamp)
 
     def _stamp(self) -> tuple[int, int, int]:
         try:
