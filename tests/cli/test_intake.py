@@ -8,6 +8,8 @@ import pytest
 from cli.running import NAMES, K, refused, succeeded
 from depth import IS_DEEP
 
+from evencover import load
+
 pd = pytest.importorskip("pandas")
 
 
@@ -31,15 +33,6 @@ def test_a_stray_column_never_becomes_a_class(table, run):
     assert "Ignored non-class columns of 'cal.csv': '' (an index)" in done.err
 
 
-def test_info_lists_what_is_used_and_left_out(table, run):
-    arguments = ("info", "cal.csv", "--logits", "--labels-key", "truth")
-    about = json.loads(succeeded(run(*arguments, "--json")).out)
-    assert about["used"]["labels"] == "truth"
-    assert about["used"]["numbers"].startswith(f"{K} columns: {NAMES[0]}")
-    assert about["left_out"] == {"": "an index"}
-    assert "left out" in succeeded(run(*arguments)).out
-
-
 def test_keys_name_arrays_of_the_file_and_of_other_files(folder, run, data):
     np.savez("odd.npz", scores=data.rows[:300], truth=data.labels[:300], patient=np.arange(300) + 7)
     np.savez("apart.npz", truth=data.labels[:300], more=data.labels[:300])
@@ -59,12 +52,33 @@ def test_keys_name_arrays_of_the_file_and_of_other_files(folder, run, data):
     assert thresholds[0] == thresholds[1]
 
 
+def test_folders_globs_urls_and_separate_labels_give_the_same_model(folder, run, data):
+    rows, labels = data.rows[:300], data.labels[:300]
+    Path("parts").mkdir()
+    np.save("rows.npy", rows)
+    for number, part in enumerate((slice(90), slice(90, 300))):
+        np.savez(f"parts/{number}.npz", probs=rows[part], labels=labels[part])
+        np.save(f"y{number}.npy", labels[part])
+
+    def thresholds(*arguments):
+        succeeded(run("calibrate", *arguments, "-o", "m.safetensors", "--force"))
+        return load("m.safetensors").thresholds_.tolist()
+
+    expected = thresholds("cal.npz")
+    for arguments in (
+        ("parts",),
+        ("parts/*.npz",),
+        ("parts", "--labels", "y*.npy"),
+        ("rows.npy", "--labels", "y*.npy"),
+        ((folder / "cal.npz").as_uri(),),
+    ):
+        assert thresholds(*arguments) == expected
+
+
 @pytest.mark.parametrize("command", ["evaluate", "predict", "report"])
 def test_the_model_comes_first(folder, model, run, command):
     output = {"predict": ("-o", "s.csv"), "report": ("-o", "r.html")}.get(command, ())
-    assert "The model comes first" in refused(run(command, "test.npz", model, *output))
-    line = refused(run(command, "test.npz", "test.npz", *output))
-    assert "must be a file that calibrate wrote" in line
+    assert "comes before the data" in refused(run(command, "test.npz", model, *output))
 
 
 def write_labels(name, ids, labels, heading="id,label"):
@@ -80,7 +94,7 @@ COMMANDS = {
     "calibrate": ("calibrate", "rows.npz", "-o", "m.safetensors", "--force"),
     "evaluate": ("evaluate", "model.safetensors", "rows.npz", "--json"),
     "compare": ("compare", "rows.npz", "--n-splits", 2, "--scores", "softmax,aps", "--json"),
-    "recommend": ("recommend", "rows.npz", "--json"),
+    "recommend": ("recommend", "rows.npz"),
     "report": ("report", "model.safetensors", "rows.npz", "-o", "page.html", "--force"),
     "monitor": ("monitor", "model.safetensors", "rows.npz", "--state", "s.db", "--json"),
     "update": ("update", "model.safetensors", "rows.npz", "-o", "m.safetensors", "--force"),
@@ -132,42 +146,3 @@ def test_ids_on_one_side_match_by_position_and_say_so(folder, model, run, data, 
     )
     Path("labels.txt").write_text("\n".join(map(str, labels[1:])))
     assert run(*COMMANDS[command], "--labels", "labels.txt").code == 2
-
-
-@pytest.mark.parametrize("command", COMMANDS if IS_DEEP else FEW)
-def test_a_column_that_both_tables_share_joins_them(folder, model, run, data, command):
-    rows, labels = data.rows[300:], data.labels[300:]
-    np.savez("rows.npz", probs=rows, labels=labels, ids=IDS)
-    expected, _ = outcome(run, command)
-    order = np.random.default_rng(0).permutation(300)
-    np.savez("rows.npz", probs=rows, path=IDS)
-    write_labels("labels.csv", np.array(IDS)[order], labels[order], "path,label")
-    found, noted = outcome(run, command, "--labels", "labels.csv")
-    assert found == expected
-    assert "matched by id, the column 'path' (300 rows)." in noted
-    more = [*IDS, "stranger"]
-    write_labels("labels.csv", more, [*labels, 0], "path,label")
-    found, noted = outcome(run, command, "--labels", "labels.csv")
-    assert found == expected
-    assert noted.count("(300 rows); 1 without a row is not used") == 1
-
-
-@pytest.mark.parametrize("command", FEW[:2])
-def test_ids_that_do_not_match_are_counted_and_shown(folder, model, run, data, command):
-    rows, labels = data.rows[300:], data.labels[300:]
-    np.savez("rows.npz", probs=rows, ids=IDS)
-    others = [*IDS[2:], "stranger"]
-    write_labels("labels.csv", others, labels[:299])
-    line = refused(run(*COMMANDS[command], "--labels", "labels.csv"))
-    for words in ("2 rows without labels", "case 0", "1 labels without a row", "stranger"):
-        assert words in line
-    write_labels("labels.csv", [*IDS, "case 7"], [*labels, 0])
-    assert "case 7" in refused(run(*COMMANDS[command], "--labels", "labels.csv"))
-
-
-def test_rows_with_ids_update_a_model_without(folder, model, run, data):
-    np.savez("ids.npz", probs=data.rows[300:], labels=data.labels[300:], ids=IDS)
-    result = succeeded(run("update", model, "ids.npz", "-o", "with.safetensors"))
-    assert "ignored" in result.err
-    succeeded(run("update", model, "test.npz", "-o", "without.safetensors"))
-    assert Path("with.safetensors").read_bytes() == Path("without.safetensors").read_bytes()

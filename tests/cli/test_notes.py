@@ -1,7 +1,5 @@
 """Notes: what the user should know goes to stderr and is no error."""
 
-import warnings
-
 import pytest
 from cli.running import shell, succeeded
 
@@ -21,9 +19,3 @@ def test_notes_are_shown_whatever_python_thinks_of_warnings(folder, setting):
     arguments = ("calibrate", "cal.npz", "--method", "clustered", "-o", "m.safetensors")
     result = succeeded(shell(*arguments, PYTHONWARNINGS=setting))
     assert result.err.startswith("note: Clustering is not possible")
-
-
-def test_main_leaves_the_warnings_of_its_caller_alone(model, run):
-    before = warnings.showwarning
-    succeeded(run("evaluate", model, "cal.npz"))
-    assert warnings.showwarning is before

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.running import NAMES, sets_in, succeeded
+from cli.running import NAMES, refused, sets_in, succeeded
 
-from evencover import load
+from evencover import Taxonomy, load
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -76,3 +76,16 @@ def test_ids_that_come_with_the_data_are_kept(predict, rows):
     predict("new.parquet", "-o", "folder")
     assert pq.read_table("sets.parquet")["id"].to_pylist() == ids
     assert pq.read_table("folder/part-00000.parquet")["id"].to_pylist() == ids
+
+
+def test_sets_are_summarized_by_a_hierarchy(model, run):
+    table = [f"{name},{'low' if index < 3 else 'high'}" for index, name in enumerate(NAMES)]
+    Path("tree.csv").write_text("\n".join(table), encoding="utf-8")
+    tree = Taxonomy.from_file("tree.csv", NAMES)
+    succeeded(run("predict", model, "new.npy", "-o", "sets.jsonl", "--taxonomy", "tree.csv"))
+    found = records("sets.jsonl")
+    assert [each["summary"] for each in found] == [tree.describe(each["set"]) for each in found]
+    assert "none.csv" in refused(
+        run("predict", model, "new.npy", "-o", "more.csv", "--taxonomy", "none.csv")
+    )
+    assert not Path("more.csv").exists()

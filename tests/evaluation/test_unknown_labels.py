@@ -110,13 +110,9 @@ def test_cut_sets_are_measured(data, score):
         predictor.evaluate(p, names, top=0)
 
 
-def test_compare_measures_what_a_floor_adds(data):
+def test_compare_takes_a_floor(data):
     p, names = data
     labels = np.array([NAMES.index(name) for name in names])
     found = compare(p.to_numpy(), labels, scores=["softmax"], n_splits=3, floor=0.85)
     plain = compare(p.to_numpy(), labels, scores=["softmax"], n_splits=3)
-    assert [row["avg_size_without_floor"] for row in found.rows()] == [
-        row["avg_size"] for row in plain.rows()
-    ]
     assert found.rows()[0]["avg_size"] > plain.rows()[0]["avg_size"]
-    assert "The floor adds" in found.reason

@@ -7,7 +7,7 @@ scores them. Set sizes and costs need the rows again, and a second pass counts t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -152,27 +152,20 @@ def try_all(
     rows: ScoredRows, predictors: Sequence[BasePredictor], splits: Sequence[Split], seed: int
 ) -> list[list[Outcome]]:
     """Calibrate and test every predictor on every split; return outcomes by predictor and split."""
+    from threadpoolctl import threadpool_limits
 
     def fit(job: tuple[BasePredictor, Split]) -> Trial:
         predictor, split = job
         fitted = predictor._with_params(random_state=(seed + split.repetition) % 2**64)
         return Trial(rows.calibrate(fitted, split.calibration), split.is_test)
 
-    outcomes = iter(rows.measure(fit_all(fit, product(predictors, splits))))
-    return [[next(outcomes) for _ in splits] for _ in predictors]
-
-
-def fit_all(fit: Callable[[Any], Trial], jobs: Iterable[Any]) -> list[Trial]:
-    """Return ``fit(job)`` of every job, in order, without warnings about single splits.
-
-    Linear algebra starts no threads meanwhile. That limit is one for the whole process, and each
-    k-means sets it and puts it back, so it is set here before the first and until the last.
-    """
-    from threadpoolctl import threadpool_limits
-
+    # Linear algebra starts no threads meanwhile. That limit is one for the whole process, and each
+    # k-means sets it and puts it back, so it is set here before the first and until the last.
     with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):
-        warnings.simplefilter("ignore", EvencoverWarning)
-        return list(map_on_threads(fit, jobs))
+        warnings.simplefilter("ignore", EvencoverWarning)  # about single splits
+        trials = list(map_on_threads(fit, product(predictors, splits)))
+    outcomes = iter(rows.measure(trials))
+    return [[next(outcomes) for _ in splits] for _ in predictors]
 
 
 class ScoredRows:

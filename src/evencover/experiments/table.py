@@ -7,11 +7,11 @@ import io
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from math import sqrt
 from typing import Any, NamedTuple
 
 from evencover.errors import InputError
-from evencover.evaluation.metrics import Metric, find_metric, shown_in
 from evencover.experiments.study import Results
 from evencover.validation import raise_unknown
 
@@ -24,7 +24,7 @@ N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist"
 # Methods within this difference of the lowest printed gap tie for best, as in the paper. CovGap
 # below the noise floor counts as the noise floor.
 TIE = 0.2
-GAPS = ("covgap", "true_gap")
+METRICS = {"covgap": "CovGap", "avg_size": "AvgSize"}
 
 Row = dict[str, Any]  # of `Results.summary`
 
@@ -34,10 +34,9 @@ def make_table(
     style: str = "markdown",
     *,
     n_avg: Sequence[int] | None = None,
-    metrics: Sequence[str] | None = None,
     exact: bool = False,
 ) -> str:
-    """Show a study's results as the paper's Table 2.
+    """Show a study's CovGap and AvgSize as the paper's Table 2.
 
     Parameters
     ----------
@@ -47,16 +46,12 @@ def make_table(
         "markdown", "latex" (with booktabs and xcolor) or "csv".
     n_avg
         Calibration sizes; all by default.
-    metrics
-        Names of metrics; by default the paper's, CovGap and AvgSize.
     exact
         Show the randomized variants.
     """
     if style not in STYLES:
         raise_unknown("format", style, STYLES)
     how = STYLES[style]
-    names = [metric.name for metric in shown_in("study")[:2]] if metrics is None else metrics
-    shown = [find_metric(name, "study") for name in names]
     rows = [row for row in results.summary() if row["exact"] == exact]
     if not rows:
         kind = "randomized (exact)" if exact else "plain"
@@ -72,24 +67,22 @@ def make_table(
     for row in rows:
         dataset = row["dataset"] + (" (simulated)" if row["simulated"] else "")
         lines.setdefault((dataset, row["score"], row["title"]), {})[row["n_avg"]] = row
-    columns = [(n, metric) for n in sizes for metric in shown]
-    heads = ["data set", "score", "method", *(f"n_avg={n} {m.title}" for n, m in columns)]
+    columns = list(product(sizes, METRICS))
+    heads = ["data set", "score", "method"]
+    heads += [f"n_avg={n} {title}" for n, title in product(sizes, METRICS.values())]
     table = [[how.escape(head) for head in heads]]
     for line_names, line in lines.items():
         numbers = [how.cell(line.get(n), metric, best) for n, metric in columns]
         table.append([*map(how.escape, line_names), *numbers])
-    alphas = ", ".join(f"{alpha:g}" for alpha in sorted({row["alpha"] for row in rows}))
-    notes = [f"Mean (standard error) over {rows[0]['repetitions']} splits, alpha = {alphas}."]
-    gaps = [metric.title for metric in shown if metric.name in GAPS]
-    if gaps:
-        notes[0] += (
-            f" Bold: best {' and '.join(gaps)}, within {TIE}, of methods whose sets have at most "
-            "half of the classes."
-        )
+    splits = f"{rows[0]['repetitions']} splits, alpha = {rows[0]['alpha']:g}"
+    notes = [
+        f"Mean (standard error) over {splits}. Bold: best CovGap, within {TIE}, of methods whose "
+        "sets have at most half of the classes."
+    ]
     if any(row["simulated"] for row in rows):
         notes.append("Simulated data resemble the paper's data; results are not a replication.")
     cells = [(line[n], metric) for line in lines.values() for n, metric in columns if n in line]
-    signs = "".join(verdict(row, metric.name)[-1:] for row, metric in cells)
+    signs = "".join(verdict(row, metric)[-1:] for row, metric in cells)
     if signs:
         notes.append(
             f"{CITATION} '=': within the joint error, |difference| <= 1.96 sqrt(se² + published "
@@ -105,7 +98,7 @@ def make_table(
 
 
 def _setting(row: Row) -> tuple[Any, ...]:
-    return row["dataset"], row["score"], row["n_avg"], row["alpha"]
+    return row["dataset"], row["score"], row["n_avg"]
 
 
 def _is_useful(row: Row) -> bool:
@@ -114,13 +107,11 @@ def _is_useful(row: Row) -> bool:
 
 
 def _best_gaps(rows: list[Row]) -> dict[tuple[Any, ...], float]:
-    """Return the lowest printed gaps of useful methods on the same splits, by setting and name."""
+    """Return the lowest printed CovGap of useful methods on the same splits, by setting."""
     best: dict[tuple[Any, ...], float] = {}
     for row in filter(_is_useful, rows):
-        for name in GAPS:
-            least = row["covgap_noise_floor"] if name == "covgap" else 0.0
-            key = (*_setting(row), name)
-            best[key] = min(best.get(key, float("inf")), round(max(row[name], least), 1))
+        gap = round(max(row["covgap"], row["covgap_noise_floor"]), 1)
+        best[_setting(row)] = min(best.get(_setting(row), float("inf")), gap)
     return best
 
 
@@ -141,7 +132,7 @@ def published(row: Row, metric: str) -> tuple[float, float] | None:
     """
     if row["exact"] or row["parameters"] or row["alpha"] != 0.1:
         return None
-    if row["n_classes"] != N_CLASSES.get(row["dataset"]) or metric not in ("covgap", "avg_size"):
+    if row["n_classes"] != N_CLASSES.get(row["dataset"]):
         return None
     printed = _published().get((row["dataset"], row["score"], row["method"], row["n_avg"]))
     return (float(printed[metric]), float(printed[f"{metric}_se"])) if printed else None
@@ -172,17 +163,16 @@ class Style(NamedTuple):
     escape: Callable[[str], str]
     write: Callable[[str, list[list[str]], list[str]], str]
 
-    def cell(self, row: Row | None, metric: Metric, best: dict[tuple[Any, ...], float]) -> str:
+    def cell(self, row: Row | None, metric: str, best: dict[tuple[Any, ...], float]) -> str:
         """Format a mean with its standard error, and the published number."""
         if row is None:
             return self.escape("–")
-        digits = metric.digits if metric.unit == "share" else 1  # the paper prints one decimal
-        mean, error = row[metric.name], row[f"{metric.name}_se"]
-        lowest = best.get((*_setting(row), metric.name), -1.0)
-        is_best = _is_useful(row) and round(mean, 1) - lowest < TIE + 0.01
-        text = (self.best if is_best else "{}").format(f"{mean:.{digits}f}")
-        text += f" ({self.escape('–') if error is None else f'{error:.{digits}f}'})"
-        printed = verdict(row, metric.name)
+        mean, error = row[metric], row[f"{metric}_se"]
+        is_best = metric == "covgap" and _is_useful(row)
+        is_best = is_best and round(mean, 1) - best[_setting(row)] < TIE + 0.01
+        text = (self.best if is_best else "{}").format(f"{mean:.1f}")
+        text += f" ({self.escape('–') if error is None else f'{error:.1f}'})"
+        printed = verdict(row, metric)
         return text + (" " + self.published.format(self.escape(printed)) if printed else "")
 
 
