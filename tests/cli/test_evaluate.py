@@ -1,9 +1,9 @@
-"""`evencover evaluate`: the report as a table or as JSON."""
+"""`evencover evaluate`: the report as a table or as JSON, and notes about the data."""
 
 import json
 
 import numpy as np
-from cli.running import assert_found, succeeded
+from cli.running import assert_found, shell, succeeded
 
 from evencover import load
 from evencover.report.content import report_content
@@ -44,3 +44,17 @@ def test_evaluate_opens_with_the_headline_and_all_prints_all(model, run, data):
     for group in report.by_calibration_count():
         cells = (group.group, group.n_classes, group.n_rows, f"{group.coverage:.1%}")
         assert_found(" +".join(map(str, cells)), text)
+
+
+def test_the_calibration_file_is_no_test_file(model, run):
+    result = succeeded(run("evaluate", model, "cal.npz"))
+    assert result.err.startswith("note: These 300 rows were used for calibration")
+    assert result.err.count("\n") == 1
+    assert result.out.startswith("Target met")
+    assert succeeded(run("evaluate", model, "test.npz")).err == ""
+
+
+def test_notes_are_shown_whatever_python_thinks_of_warnings(folder):
+    arguments = ("calibrate", "cal.npz", "--method", "clustered", "-o", "m.safetensors")
+    result = succeeded(shell(*arguments, PYTHONWARNINGS="error::UserWarning"))
+    assert result.err.startswith("note: Clustering is not possible")

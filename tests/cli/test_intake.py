@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli.running import NAMES, K, refused, succeeded
-from depth import IS_DEEP
 
 from evencover import load
 
@@ -89,7 +88,6 @@ def write_labels(name, ids, labels, heading="id,label"):
 
 
 IDS = [f"case {number}" for number in range(300)]
-FEW = ("calibrate", "compare", "monitor")  # every command reads labels in the same way
 COMMANDS = {
     "calibrate": ("calibrate", "rows.npz", "-o", "m.safetensors", "--force"),
     "evaluate": ("evaluate", "model.safetensors", "rows.npz", "--json"),
@@ -125,24 +123,3 @@ def test_labels_with_ids_join_rows_with_ids(folder, model, run, data, command):
     assert len([line for line in noted.splitlines() if "matched by id" in line]) == 1
     write_labels("labels.csv", IDS, labels, "id,diagnosis")  # the only other column
     assert outcome(run, command, "--labels", "labels.csv")[0] == expected
-
-
-@pytest.mark.parametrize("command", COMMANDS if IS_DEEP else FEW)
-def test_ids_on_one_side_match_by_position_and_say_so(folder, model, run, data, command):
-    rows, labels = data.rows[300:], data.labels[300:]
-    np.savez("rows.npz", probs=rows, labels=labels)
-    expected, _ = outcome(run, command)
-    np.savez("rows.npz", probs=rows)
-    lines = [f"{name},{label}" for name, label in zip(IDS, labels, strict=True)]
-    Path("labels.csv").write_text("\n".join(["id,label", *lines]))
-    found, noted = outcome(run, command, "--labels", "labels.csv")
-    assert found == expected
-    assert "matched by position (300 rows): no ids in 'rows.npz'" in noted
-    np.savez("rows.npz", probs=rows, ids=IDS)
-    Path("labels.txt").write_text("\n".join(map(str, labels)))
-    assert (
-        "matched by position (300 rows): no ids in the labels"
-        in outcome(run, command, "--labels", "labels.txt")[1]
-    )
-    Path("labels.txt").write_text("\n".join(map(str, labels[1:])))
-    assert run(*COMMANDS[command], "--labels", "labels.txt").code == 2

@@ -5,25 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.running import NAMES, refused, sets_in, succeeded
+from cli.running import NAMES, refused, succeeded
 
 from evencover import Taxonomy, load
 
 pq = pytest.importorskip("pyarrow.parquet")
-
-
-def test_the_same_ids_get_the_same_sets(folder, run, data):
-    succeeded(
-        run("calibrate", "cal.npz", "--method", "standard", "--score", "aps", "-o", "m.safetensors")
-    )
-    ids = [f"patient {place}" for place in range(300)]
-    np.savez("new.npz", probs=data.rows[300:], ids=ids)
-    np.savez("backwards.npz", probs=data.rows[300:][::-1], ids=ids[::-1])
-    for data_file, sets_file in (("new.npz", "a"), ("backwards.npz", "b"), ("new.npy", "c")):
-        succeeded(run("predict", "m.safetensors", data_file, "-o", f"{sets_file}.jsonl"))
-    a, b, c = (sets_in(f"{name}.jsonl") for name in "abc")
-    assert a == b[::-1]
-    assert a != c
 
 
 # What is written --------------------------------------------------------------------------------

@@ -132,18 +132,6 @@ def interrupt_when(is_time, arguments):
     return process.communicate(timeout=60)[1], process.returncode
 
 
-def test_ctrl_c_during_work_leaves_nothing(model, tmp_path):
-    with np.load("test.npz") as file:
-        np.save("many.npy", np.tile(file["probs"], (2000, 1)))  # seconds of work
-    before = sorted(tmp_path.iterdir())
-    said = interrupt_when(
-        lambda: sorted(tmp_path.iterdir()) != before,
-        ("predict", model, "many.npy", "-o", "sets.jsonl"),
-    )
-    assert said == (INTERRUPTED, 130)
-    assert sorted(tmp_path.iterdir()) == before
-
-
 def test_ctrl_c_tells_what_a_folder_holds(model, tmp_path):
     (tmp_path / "many").mkdir()
     with np.load("test.npz") as file:

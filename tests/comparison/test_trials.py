@@ -51,9 +51,7 @@ def alone(trial, data):
     keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
     sets = trial.predictor.predict_set(data.rows[tested], ids=keys[tested])
     tally = Tally.of(sets, data.labels[tested])
-    uncounted = ["size_sums", "appearances"]  # in trials
-    if not trial.predictor.fit_.keep_top:
-        uncounted += ["accepted", "accepted_right"]
+    uncounted = ("size_sums", "appearances", "accepted", "accepted_right")  # in trials
     return tally._replace(**dict.fromkeys(uncounted))
 
 

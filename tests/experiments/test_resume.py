@@ -1,87 +1,12 @@
-"""A study that was killed goes on where it stopped, and ends with the same bytes."""
+"""A folder has one study, whose finished units are kept; tests/attacks/test_kills.py kills it."""
 
 import csv
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
-from depth import size
 
 from evencover import ClusteredPredictor, InputError
 from evencover.experiments import Results, run
-
-STUDY = """
-import sys, warnings
-import evencover.experiments.study as runner
-import scipy.special  # now: kills must hit the work, not an import
-from evencover.experiments import Grid
-runner.VECTORS_PER_UNIT = 1
-grid = Grid.from_toml(sys.argv[1])
-print("ready", flush=True)
-runner.run(grid, sys.argv[2])
-print("done", flush=True)
-"""
-GRID = """
-datasets = ["p.npz"]
-methods = ["standard", "classwise"]
-n_avg = [5, 8]
-exact = [false, true]
-repetitions = 3
-"""
-
-
-def start(grid, folder):
-    process = subprocess.Popen(
-        [sys.executable, "-c", STUDY, grid, folder], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
-def part_times(folder):
-    return {file.name: file.stat().st_mtime_ns for file in folder.glob("part-*.json")}
-
-
-@pytest.mark.deep
-def test_kills_at_random_moments_change_no_byte(tmp_path, data):
-    np.savez(tmp_path / "p.npz", softmax=data.rows, labels=data.labels)
-    grid = tmp_path / "grid.toml"
-    grid.write_text(GRID)
-    clean, killed = tmp_path / "clean", tmp_path / "killed"
-    process = start(grid, clean)
-    begun = time.monotonic()
-    assert process.communicate()[0] == "done\n"
-    duration = time.monotonic() - begun
-    assert len(part_times(clean)) == 3 * 4
-
-    moments = random.Random(0)
-    n_kills, n_interrupted = 0, 0
-    while n_kills < size(short=1, deep=30):
-        before = part_times(killed)
-        process = start(grid, killed)
-        while not part_times(killed):  # the first kill hits the work, however slow the machine
-            time.sleep(0.001)
-        time.sleep(moments.uniform(0, duration / 6))
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
-        n_kills += 1
-        after = part_times(killed)
-        assert before.items() <= after.items()  # nothing lost, nothing computed again
-        n_interrupted += 0 < len(after) < 3 * 4
-        assert not (killed / "results.csv").exists() or len(after) == 3 * 4
-    assert n_interrupted > 0  # the kills did hit the work
-    before = part_times(killed)
-    process = start(grid, killed)
-    assert process.communicate()[0] == "done\n"
-    assert process.returncode == 0
-    assert before.items() <= part_times(killed).items()
-    assert (killed / "results.csv").read_bytes() == (clean / "results.csv").read_bytes()
-    assert not list(killed.rglob(".*.part"))
 
 
 def test_a_complete_study_is_not_computed_again(folder, make_grid, monkeypatch):

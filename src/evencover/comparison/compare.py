@@ -287,13 +287,6 @@ class Recommendation:
         return self.comparison.best.method
 
     @property
-    def costs(self) -> dict[str, float]:
-        """Labels per example by method, from one half of the rows to the other: see `compare`."""
-        return {
-            candidate.method: candidate.mean("cost") for candidate in self.comparison.candidates
-        }
-
-    @property
     def n_missing(self) -> int:
         """Labels that are missing for CLASSWISE: 100 of each class at alpha = 0.1."""
         return int(np.maximum(self._plenty - self.class_counts, 0).sum())

@@ -381,8 +381,6 @@ class Comparison:
             for name in metrics:
                 row[name] = or_none(candidate.mean(name))
                 row[f"{name}_se"] = or_none(candidate.standard_error(name))
-            for name in ("accepted_share", "accepted_accuracy"):
-                row[name] = or_none(candidate.mean(name))
             difference = self.difference_to_best(candidate)
             row |= {
                 "cost_above_best": difference.mean,

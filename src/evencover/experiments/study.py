@@ -23,7 +23,7 @@ import numpy as np
 import evencover
 from evencover.arrays import FloatArray, IntArray
 from evencover.comparison.trials import Outcome, ScoredRows, Split, random_rows, try_all
-from evencover.data.location import Location, as_location, existing_file, expand
+from evencover.data.location import as_location, existing_file, expand
 from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import InputError, warn_caller
@@ -82,19 +82,16 @@ def make_dataset(entry: Any, scale: float, folder: Path) -> DataSet:
     if isinstance(entry, str) and entry in SIMULATED:
         open_source = partial(load_simulated, entry, scale=scale)
         return DataSet(entry, open_source, f"simulated {entry}, scale {scale}", True)
-    if isinstance(entry, str | os.PathLike):
-        if not Path(entry).suffix and not (folder / entry).is_dir():
-            raise_unknown("data set", str(entry), [*SIMULATED, "languages", "a path"])
-        entry = {"path": str(entry)}
-    if not isinstance(entry, dict) or "path" not in entry:
+    if not isinstance(entry, str | os.PathLike):
         raise InputError(
-            "'datasets' must be names, paths, tables with a 'path', or (name, probabilities, "
-            f"labels). Got {entry!r}."
+            f"'datasets' must be names, paths, or (name, probabilities, labels). Got {entry!r}."
         )
-    _check_keys(entry, "key of a data set", ("name", "path", "labels", "logits"))
-    inputs = [_find(folder, entry[key]) for key in ("path", "labels") if key in entry]
-    name = entry.get("name", Path(entry["path"]).stem)
-    return DataSet(name, partial(as_source, *inputs, logits=entry.get("logits")))
+    if not Path(entry).suffix and not (folder / entry).is_dir():
+        raise_unknown("data set", str(entry), [*SIMULATED, "languages", "a path"])
+    location = as_location(entry)
+    location = folder / location if isinstance(location, Path) else location
+    found = location if expand(location) else existing_file(location)
+    return DataSet(Path(entry).stem, partial(as_source, found))
 
 
 def _languages() -> Source:
@@ -104,12 +101,6 @@ def _languages() -> Source:
     return as_source(data.probabilities, data.labels, class_names=data.class_names.tolist())
 
 
-def _find(folder: Path, path: str) -> Location:
-    location = as_location(path)
-    location = folder / location if isinstance(location, Path) else location
-    return location if expand(location) else existing_file(location)
-
-
 class Grid:
     """A validated study.
 
@@ -117,8 +108,7 @@ class Grid:
     ----------
     datasets
         Names of simulated data sets ("imagenet", "cifar-100", "places365", "inaturalist"),
-        "languages", paths of files or folders, tables with the keys path, name, labels and logits,
-        or (name, probabilities, labels).
+        "languages", paths of files or folders, or (name, probabilities, labels).
     methods, scores
         Names, predictors and scores, or tables with parameters, ``{name = "clustered", gamma =
         0.3}``.
@@ -209,7 +199,9 @@ class Grid:
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"Cannot read {name}: it is not TOML ({error}).") from None
         keys = [key for key in inspect.signature(cls).parameters if key != "folder"]
-        _check_keys(table, f"key in {name}", keys)
+        for key in table:
+            if key not in keys:
+                raise_unknown(f"key in {name}", key, keys)
         if "datasets" not in table:
             raise InputError(f"{name} must have the key 'datasets'. Got {', '.join(table)}.")
         return cls(**table, folder=folder)
@@ -233,12 +225,6 @@ def shipped() -> dict[str, str]:
     grids = files("evencover.experiments").joinpath("grids")
     names = sorted(file.name for file in grids.iterdir() if file.name.endswith(".toml"))
     return {name.removesuffix(".toml"): grids.joinpath(name).read_text("utf-8") for name in names}
-
-
-def _check_keys(table: dict[str, Any], kind: str, known: Sequence[str]) -> None:
-    for key in table:
-        if key not in known:
-            raise_unknown(kind, key, known)
 
 
 def _entries(values: Any, key: str) -> list[Any]:
