@@ -153,7 +153,8 @@ def _next_command(
     from evencover.predictors import DEFAULT_METHOD
 
     taken = options.parameters_of(candidate.method, candidate.score)
-    settings = [pair for pair in chosen.get("set") or () if pair and pair.split("=")[0] in taken]
+    pairs = [pair for pair in chosen.get("set") or () if pair]
+    settings = [pair for pair in pairs if pair.split("=")[0].replace("-", "_") in taken]
     chosen = {"method": [candidate.method], "score": [candidate.score], **chosen, "set": settings}
     defaults = {"alpha": "0.1", "method": DEFAULT_METHOD, "score": "softmax"}
     texts = [
