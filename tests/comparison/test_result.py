@@ -230,10 +230,10 @@ def test_of_equal_candidates_hardly_ever_one_is_called_significantly_worse():
     assert accused / n_tables <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / n_tables)
 
 
-def test_candidates_that_are_not_distinguishable_are_marked():
+def test_candidates_with_tied_costs_are_marked():
     near, far = candidate("near", 3, cost=5.01, seed=4), candidate("far", 3, cost=9)
     found = comparison(candidate("best", 3, cost=4.9), near, far)
-    assert [found.is_distinguishable(each) for each in found.candidates] == [True, False, True]
+    assert [found.is_tied(each) for each in found.candidates] == [False, True, False]
     lines = found.summary(everything=True).splitlines()
     marks = ["=" in line for line in lines if " + softmax  " in line]
     assert marks == [False, True, False]

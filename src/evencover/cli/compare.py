@@ -143,7 +143,9 @@ def recommend(
         **options.read_floor(floor),
     )
     print(printable(str(advice)))
-    print(_next_command(advice.comparison.best, data, {"alpha": [alpha], "floor": [floor]}))
+    if advice.comparison.recommended is not None:
+        chosen: dict[str, list[str | None]] = {"alpha": [alpha], "floor": [floor]}
+        print(_next_command(advice.comparison.recommended, data, chosen))
 
 
 def _next_command(

@@ -405,10 +405,10 @@ class Comparison:
         roles = [name.replace("_", " ") for name, point in points if point is candidate]
         return ["cost too high"] if self.costs_too_much(candidate) and not roles else roles
 
-    def is_distinguishable(self, candidate: Candidate) -> bool:
-        """Whether its cost differs significantly from the lowest one, or it is not allowed."""
+    def is_tied(self, candidate: Candidate) -> bool:
+        """Whether its cost is not significantly above the lowest one, and it is allowed."""
         is_other = candidate in self.allowed and candidate is not self.best
-        return not is_other or self.difference_to_best(candidate).is_significant
+        return is_other and not self.difference_to_best(candidate).is_significant
 
     def table(self, candidates: Sequence[Candidate] | None = None) -> str:
         """Return the table of the `selection` with roles, or of other candidates with CovGap."""
@@ -418,7 +418,7 @@ class Comparison:
         cells = []
         for candidate in self.selection if candidates is None else candidates:
             shortfall = candidate.mean("shortfall")
-            is_tied = not is_short and not self.is_distinguishable(candidate)
+            mark = "" if is_short else "=" if self.is_tied(candidate) else " "
             runner_up = "runner-up" if candidate is self.runner_up else ""
             role = next(iter(self._roles(candidate)), runner_up)
             cells.append(
@@ -428,7 +428,7 @@ class Comparison:
                     "–" if np.isnan(shortfall) else f"{shortfall:.1f}",
                     f"{candidate.mean('avg_size'):.1f}",
                     f"{candidate.mean('marginal_coverage'):.1%}",
-                    f"{candidate.mean('cost'):.1f}{'=' if is_tied else '' if is_short else ' '}",
+                    f"{candidate.mean('cost'):.1f}{mark}",
                     role if is_short else f"{candidate.mean('covgap'):.1f}",
                 ]
             )
