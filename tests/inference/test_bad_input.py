@@ -101,7 +101,6 @@ def run(capsys, folder):
         ("bad.py:shape", "data", (), "12 inputs from 'blue/000.png' on: ValueError"),
         ("bad.py:growing", "data", ("--batch-size", 4, "--class-names", "names.txt"), "of 4 real"),
         ("bad.py:large", "data", (), "finite numbers. Got 1e.300"),
-        ("bad.py:flat", "texts.csv", ("--class-names", "texts.csv"), "class.names"),
     ],
 )
 def test_one_sentence_and_nothing_written(run, folder, model, data, options, sentence):

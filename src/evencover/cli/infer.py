@@ -61,12 +61,16 @@ def run(
     force
         Replace results of another model or other data.
     """
+    from evencover.data.location import existing_file
     from evencover.inference import infer
 
     def watch(batches: Batches, n_inputs: int) -> Batches:
         return progress(batches, "inferring", n_inputs, lambda pair: len(pair[0].span))
 
-    names = None if class_names is None else _names(class_names)
+    names = None
+    if class_names is not None:
+        existing_file(class_names)
+        names = class_names.read_text(encoding="utf-8-sig").splitlines()
     keys: Any = {"input_key": input_key, "labels_key": labels_key, "ids_key": ids_key}
     how: Any = {"device": device, "batch_size": batch_size, "force": force}
     done = infer(model, data, output, class_names=names, watch=watch, **keys, **how)
@@ -79,14 +83,3 @@ def run(
     already = f", {done.n_there} of them there already" if done.n_there else ""
     accuracy = "" if done.accuracy is None else f"; accuracy {done.accuracy:.1%}"
     print(f"{output}: {done.n_rows} rows of {numbers} in {done.n_files} files{already}{accuracy}")
-
-
-def _names(path: Path) -> list[str]:
-    """Read class names; lines of text stay as they are, even if they look like numbers."""
-    from evencover.data.location import existing_file
-    from evencover.data.open import column_from_file
-
-    if path.suffix.lower() not in ("", ".txt"):
-        return [str(name) for name in column_from_file(path, "class_names").tolist()]
-    existing_file(path)
-    return path.read_text(encoding="utf-8-sig").splitlines()

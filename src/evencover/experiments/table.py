@@ -21,9 +21,6 @@ CITATION = (
 )
 # The published numbers are for all classes of these data.
 N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}
-# Methods within this difference of the lowest printed gap tie for best, as in the paper. CovGap
-# below the noise floor counts as the noise floor.
-TIE = 0.2
 METRICS = {"covgap": "CovGap", "avg_size": "AvgSize"}
 
 Row = dict[str, Any]  # of `Results.summary`
@@ -62,7 +59,6 @@ def make_table(
         if n not in available:
             listed = ", ".join(map(str, available))
             raise InputError(f"These results have n_avg {listed}. Got {n}.")
-    best = _best_gaps(rows)
     lines: dict[tuple[str, ...], dict[int, Row]] = {}
     for row in rows:
         dataset = row["dataset"] + (" (simulated)" if row["simulated"] else "")
@@ -72,13 +68,10 @@ def make_table(
     heads += [f"n_avg={n} {title}" for n, title in product(sizes, METRICS.values())]
     table = [[how.escape(head) for head in heads]]
     for line_names, line in lines.items():
-        numbers = [how.cell(line.get(n), metric, best) for n, metric in columns]
+        numbers = [how.cell(line.get(n), metric) for n, metric in columns]
         table.append([*map(how.escape, line_names), *numbers])
     splits = f"{rows[0]['repetitions']} splits, alpha = {rows[0]['alpha']:g}"
-    notes = [
-        f"Mean (standard error) over {splits}. Bold: best CovGap, within {TIE}, of methods whose "
-        "sets have at most half of the classes."
-    ]
+    notes = [f"Mean (standard error) over {splits}."]
     if any(row["simulated"] for row in rows):
         notes.append("Simulated data resemble the paper's data; results are not a replication.")
     cells = [(line[n], metric) for line in lines.values() for n, metric in columns if n in line]
@@ -94,25 +87,7 @@ def make_table(
     return how.write(title, table, [how.escape(note) for note in notes])
 
 
-# ---- the best, and the published -----------------------------------------------------------------
-
-
-def _setting(row: Row) -> tuple[Any, ...]:
-    return row["dataset"], row["score"], row["n_avg"]
-
-
-def _is_useful(row: Row) -> bool:
-    """Whether sets have at most half of all classes; larger ones are even, but uninformative."""
-    return bool(row["avg_size"] <= row["n_classes"] / 2)
-
-
-def _best_gaps(rows: list[Row]) -> dict[tuple[Any, ...], float]:
-    """Return the lowest printed CovGap of useful methods on the same splits, by setting."""
-    best: dict[tuple[Any, ...], float] = {}
-    for row in filter(_is_useful, rows):
-        gap = round(max(row["covgap"], row["covgap_noise_floor"]), 1)
-        best[_setting(row)] = min(best.get(_setting(row), float("inf")), gap)
-    return best
+# ---- the published numbers -----------------------------------------------------------------------
 
 
 @cache
@@ -156,22 +131,18 @@ def verdict(row: Row, metric: str) -> str:
 
 
 class Style(NamedTuple):
-    """How a format marks the best number, shows a published one, escapes text, and is laid out."""
+    """How a format shows a published number, escapes text, and is laid out."""
 
-    best: str
     published: str
     escape: Callable[[str], str]
     write: Callable[[str, list[list[str]], list[str]], str]
 
-    def cell(self, row: Row | None, metric: str, best: dict[tuple[Any, ...], float]) -> str:
+    def cell(self, row: Row | None, metric: str) -> str:
         """Format a mean with its standard error, and the published number."""
         if row is None:
             return self.escape("–")
         mean, error = row[metric], row[f"{metric}_se"]
-        is_best = metric == "covgap" and _is_useful(row)
-        is_best = is_best and round(mean, 1) - best[_setting(row)] < TIE + 0.01
-        text = (self.best if is_best else "{}").format(f"{mean:.1f}")
-        text += f" ({self.escape('–') if error is None else f'{error:.1f}'})"
+        text = f"{mean:.1f} ({self.escape('–') if error is None else f'{error:.1f}'})"
         printed = verdict(row, metric)
         return text + (" " + self.published.format(self.escape(printed)) if printed else "")
 
@@ -210,7 +181,7 @@ def _tex(text: str) -> str:
 
 
 STYLES = {
-    "markdown": Style("**{}**", "[{}]", str, _markdown),
-    "latex": Style(r"\textbf{{{}}}", r"{{\color{{gray}}[{}]}}", _tex, _latex),
-    "csv": Style("{}", "[{}]", str, _csv),
+    "markdown": Style("[{}]", str, _markdown),
+    "latex": Style(r"{{\color{{gray}}[{}]}}", _tex, _latex),
+    "csv": Style("[{}]", str, _csv),
 }
