@@ -345,7 +345,7 @@ class Comparison:
             f"{names[y]} {before[y]:.0%} -> {after[y]:.0%}".replace(" ", NO_BREAK) for y in worst
         ]
         more = f", and {len(classes) - len(worst)} more" if len(classes) > len(worst) else ""
-        return [f"Undercovered classes: {', '.join(changes)}{more}."] if changes else []
+        return [f"Undercovered by {other.name}: {', '.join(changes)}{more}."] if changes else []
 
     # ---- ways to read it ---------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from evencover.errors import InputError
 from evencover.evaluation.metrics import Metric, shown_in
 from evencover.experiments.study import Results, coverage_of
 from evencover.output.atomic import atomic_path, check_output
@@ -126,11 +125,6 @@ def draw_heatmap(results: Results, dataset: str, score: str) -> Any:
 
     rows = [r for r in results.summary() if (r["dataset"], r["score"]) == (dataset, score)]
     rows = [row for row in rows if _is_tuned(row) and not row["exact"]]
-    if not rows:
-        raise InputError(
-            f"The results for {dataset} have no gamma x M grid to draw; run a grid with the keys "
-            "'gamma' and 'n_clusters', such as 'heatmap'."
-        )
     sizes = sorted({row["n_avg"] for row in rows})
     gammas, numbers = sorted({row["gamma"] for row in rows}), sorted({row["M"] for row in rows})
     panels = np.full((len(sizes), len(gammas), len(numbers)), np.nan)
