@@ -161,7 +161,7 @@ def functions():
     rows, labels, _ = (column[:700] for column in NEW)
     options = {"scores": ["softmax", "saps"], "n_splits": 2, "floor": 0.8}
     yield "compare", compare(rows, labels, methods="all", **options).to_dict()
-    yield "recommend", recommend(rows, labels, floor=0.8).to_dict()
+    yield "recommend", str(recommend(rows, labels, floor=0.8))
     yield "report", json.dumps(report_content(model, *NEW[:2], ids=NEW[2]), default=repr)
     monitor = CoverageMonitor(model)
     monitor.observe(NEW[0][900:1800], ids=NEW[2][900:1800], period="2")
@@ -178,7 +178,7 @@ COMMANDS = {
     "report": "report m.safetensors new.npz -o page.html",
     "info": "info new.npz",
     "info of a model": "info m.safetensors --json",
-    "recommend": "recommend cal.npz --json",
+    "recommend": "recommend cal.npz",
     "compare": "compare cal.npz --n-splits 2 --scores softmax,raps --csv c.csv",
     "monitor": "monitor m.safetensors new.npz --state s.db --period 1 --periods p.csv --json",
     "update": "update m.safetensors new.npz -o u.safetensors --window 700",

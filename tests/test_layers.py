@@ -1,4 +1,4 @@
-"""Import layers: which subpackage may import which, and which may name a concrete class.
+"""Import layers: which subpackage may import which.
 
 The import graph is read from the source, so imports inside functions or for type checkers count.
 """
@@ -26,7 +26,6 @@ LAYERS = (
     ("cli", "__main__"),
 )
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
-METHODS_AND_SCORES = ("predictors", "scores")
 
 
 def module_name(path: Path) -> str:
@@ -86,32 +85,3 @@ def test_imports_have_no_cycle() -> None:
         subpackages[top(module)].discard(top(module))
     TopologicalSorter(subpackages).prepare()  # raises CycleError
     TopologicalSorter(import_graph()).prepare()
-
-
-def classes_of(tree: ast.Module) -> set[str]:
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-
-
-def classes_asked_for(tree: ast.Module) -> set[str]:
-    """Collect the names in the second argument of every isinstance and issubclass."""
-    calls = [
-        node.args[1]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and getattr(node.func, "id", None) in ("isinstance", "issubclass")
-    ]
-    parts = [part for call in calls for part in ast.walk(call)]
-    names = {getattr(part, "id", None) or getattr(part, "attr", None) for part in parts}
-    return names - classes_of(tree)
-
-
-def test_no_other_subpackage_asks_for_one_method_or_score() -> None:
-    trees = modules().items()
-    own = [classes_of(tree) for name, tree in trees if top(name) in METHODS_AND_SCORES]
-    concrete = set().union(*own) - {"BasePredictor", "Score"}
-    assert "ClusteredPredictor" in concrete
-    asked = {name: classes_asked_for(tree) & concrete for name, tree in trees}
-    others = {
-        name for name, found in asked.items() if found and top(name) not in METHODS_AND_SCORES
-    }
-    assert not others

@@ -45,14 +45,7 @@ scores = ["softmax", "aps", "raps", "saps"]
 compare(probabilities, labels, methods=["standard", "pooled"], scores=scores, n_splits=3)
 
 # %%
-# ``max_size=`` restricts the recommendation to small sets:
-
-limited = compare(probabilities, labels, n_splits=3, max_size=3)
-print(limited)
-
-# %%
-# Here ``compare`` recommends STANDARD, because the sets of POOLED have more than three labels. But
-# STANDARD falls further short for hard classes: this is the price of the limit.
+# STANDARD has the smallest sets. But it falls further short for hard classes: this is the price.
 #
 # Cause 3: a few hard classes
 # ---------------------------

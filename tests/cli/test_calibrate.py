@@ -17,7 +17,7 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
             *("calibrate", "cal.npz", "-o", "m.safetensors", "--method", "Clustered", "--seed", 7),
             *("--set", "gamma=0.4", "--set", "n_clusters=2", "--score", "raps"),
             *("--set", "penalty=0.1", "--set", "k_reg=2", "--set", "randomize=false"),
-            *("--alpha", 0.05, "--exact", "--keep-top"),
+            *("--alpha", 0.05, "--set", "exact=true", "--set", "keep-top=true"),
         )
     )
     model = load("m.safetensors")
@@ -37,7 +37,7 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
     ("arguments", "expected"),
     [
         (("--method", "interpolated", "--set", "tau=0.9"), {"tau": 0.9}),
-        (("--method", "fuzzy", "--set", "bandwidth=inf", "--exact"), {"bandwidth": np.inf}),
+        (("--method", "fuzzy", "--set", "bandwidth=inf"), {"bandwidth": np.inf}),
         (("--method", "rc3p", "--score", "raps", "--set", "k_reg=2"), {"score": RAPS(k_reg=2)}),
         (
             ("--method", "macro", "--score", "saps", "--set", "penalty=0.3"),
@@ -52,7 +52,7 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
             ("--method", "standard", "--score", "pas", "--set", "prevalence=counts.npy"),
             {"score": PAS([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])},
         ),
-        (("--method", "classwise", "--score", "pas"), {"score": PAS()}),
+        (("--method", "classwise", "--set", "confidence=0.9"), {"confidence": 0.9}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

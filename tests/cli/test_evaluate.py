@@ -1,9 +1,9 @@
-"""`evencover evaluate`: the report as a table or as JSON."""
+"""`evencover evaluate`: the report as a table or as JSON, and notes about the data."""
 
 import json
 
 import numpy as np
-from cli.running import succeeded
+from cli.running import shell, succeeded
 
 from evencover import load
 from evencover.report.content import report_content
@@ -41,3 +41,17 @@ def test_evaluate_opens_with_the_headline_and_all_prints_all(model, run, data):
     text = succeeded(run("evaluate", model, "test.npz", "--all")).out
     words = " ".join(text.split())  # long lines are folded
     assert all(" ".join(line.split()) in words for line in report.lines(everything=True))
+
+
+def test_the_calibration_file_is_no_test_file(model, run):
+    result = succeeded(run("evaluate", model, "cal.npz"))
+    assert result.err.startswith("note: These 300 rows were used for calibration")
+    assert result.err.count("\n") == 1
+    assert result.out.startswith("Target met")
+    assert succeeded(run("evaluate", model, "test.npz")).err == ""
+
+
+def test_notes_are_shown_whatever_python_thinks_of_warnings(folder):
+    arguments = ("calibrate", "cal.npz", "--method", "clustered", "-o", "m.safetensors")
+    result = succeeded(shell(*arguments, PYTHONWARNINGS="error::UserWarning"))
+    assert result.err.startswith("note: Clustering is not possible")

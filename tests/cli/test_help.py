@@ -1,7 +1,7 @@
 """Every command and option has help: short, in one line, and with the names to choose from."""
 
 import pytest
-from cli.running import refused, shell, succeeded
+from cli.running import shell, succeeded
 
 from evencover.cli.main import make_app
 from evencover.cli.options import fill_in_choices
@@ -57,30 +57,16 @@ def test_methods_and_scores_are_listed_one_per_line(run, monkeypatch, command):
         assert {**PREDICTORS, **SCORES}[name].summary in line
 
 
-@pytest.mark.parametrize("command", ["calibrate", "monitor"])
-def test_input_options_are_in_a_group_of_their_own(run, command):
-    text = succeeded(run(command, "--help")).out
-    assert f"evencover {command}" in text
+def test_input_options_are_in_a_group_of_their_own(run):
+    text = succeeded(run("monitor", "--help")).out
     own, _, shared = text.partition("─ Input ─")
     assert "--labels STR" in shared
     assert "--labels STR" not in own
     assert "None" not in text
 
 
-def test_without_a_command_there_is_help(run):
-    assert "calibrate" in succeeded(run()).out
-
-
-@pytest.mark.parametrize(
-    "width", ["0", *(pytest.param(width, marks=pytest.mark.deep) for width in "12")]
-)
-def test_help_ends_on_a_terminal_without_width(width):
-    assert "Usage" in succeeded(shell("evaluate", "--help", COLUMNS=width)).out
-
-
-def test_a_missing_output_is_named_and_described(run, folder):
-    said = refused(run("calibrate", "cal.npz"))
-    assert "'evencover calibrate' needs --output or -o: Model to write" in said
+def test_help_ends_on_a_terminal_without_width():
+    assert "Usage" in succeeded(shell("evaluate", "--help", COLUMNS="0")).out
 
 
 def test_options_do_not_multiply():
@@ -92,4 +78,4 @@ def test_options_do_not_multiply():
         for argument in command.assemble_argument_collection()
         if argument.names[0].startswith("-")
     ]
-    assert len(arguments) <= 145
+    assert len(arguments) <= 132

@@ -21,13 +21,6 @@ def test_info_of_a_model_is_valid_json_even_with_infinite_thresholds(folder, run
     assert_found(r"^guarantee +\S", succeeded(run("info", "m.safetensors")).out)
 
 
-def test_info_of_a_clustered_model_states_gamma_and_the_number_of_clusters(folder, run):
-    arguments = ("--method", "clustered", "--set", "gamma=0.4", "--set", "n_clusters=2")
-    succeeded(run("calibrate", "cal.npz", *arguments, "-o", "m.safetensors"))
-    about = json.loads(succeeded(run("info", "m.safetensors", "--json")).out)
-    assert (about["gamma"], about["M"]) == (0.4, 2)
-
-
 def test_info_of_data(folder, run, data):
     about = json.loads(succeeded(run("info", "cal.npz", "--json")).out)
     labels = data.labels[:300]

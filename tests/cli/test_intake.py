@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli.running import NAMES, K, refused, succeeded
-from depth import IS_DEEP
+
+from evencover import load
 
 pd = pytest.importorskip("pandas")
 
@@ -31,15 +32,6 @@ def test_a_stray_column_never_becomes_a_class(table, run):
     assert "Ignored non-class columns of 'cal.csv': '' (an index)" in done.err
 
 
-def test_info_lists_what_is_used_and_left_out(table, run):
-    arguments = ("info", "cal.csv", "--logits", "--labels-key", "truth")
-    about = json.loads(succeeded(run(*arguments, "--json")).out)
-    assert about["used"]["labels"] == "truth"
-    assert about["used"]["numbers"].startswith(f"{K} columns: {NAMES[0]}")
-    assert about["left_out"] == {"": "an index"}
-    assert "left out" in succeeded(run(*arguments)).out
-
-
 def test_keys_name_arrays_of_the_file_and_of_other_files(folder, run, data):
     np.savez("odd.npz", scores=data.rows[:300], truth=data.labels[:300], patient=np.arange(300) + 7)
     np.savez("apart.npz", truth=data.labels[:300], more=data.labels[:300])
@@ -59,12 +51,33 @@ def test_keys_name_arrays_of_the_file_and_of_other_files(folder, run, data):
     assert thresholds[0] == thresholds[1]
 
 
+def test_folders_globs_urls_and_separate_labels_give_the_same_model(folder, run, data):
+    rows, labels = data.rows[:300], data.labels[:300]
+    Path("parts").mkdir()
+    np.save("rows.npy", rows)
+    for number, part in enumerate((slice(90), slice(90, 300))):
+        np.savez(f"parts/{number}.npz", probs=rows[part], labels=labels[part])
+        np.save(f"y{number}.npy", labels[part])
+
+    def thresholds(*arguments):
+        succeeded(run("calibrate", *arguments, "-o", "m.safetensors", "--force"))
+        return load("m.safetensors").thresholds_.tolist()
+
+    expected = thresholds("cal.npz")
+    for arguments in (
+        ("parts",),
+        ("parts/*.npz",),
+        ("parts", "--labels", "y*.npy"),
+        ("rows.npy", "--labels", "y*.npy"),
+        ((folder / "cal.npz").as_uri(),),
+    ):
+        assert thresholds(*arguments) == expected
+
+
 @pytest.mark.parametrize("command", ["evaluate", "predict", "report"])
 def test_the_model_comes_first(folder, model, run, command):
     output = {"predict": ("-o", "s.csv"), "report": ("-o", "r.html")}.get(command, ())
-    assert "The model comes first" in refused(run(command, "test.npz", model, *output))
-    line = refused(run(command, "test.npz", "test.npz", *output))
-    assert "must be a file that calibrate wrote" in line
+    assert "comes before the data" in refused(run(command, "test.npz", model, *output))
 
 
 def write_labels(name, ids, labels, heading="id,label"):
@@ -75,12 +88,11 @@ def write_labels(name, ids, labels, heading="id,label"):
 
 
 IDS = [f"case {number}" for number in range(300)]
-FEW = ("calibrate", "compare", "monitor")  # every command reads labels in the same way
 COMMANDS = {
     "calibrate": ("calibrate", "rows.npz", "-o", "m.safetensors", "--force"),
     "evaluate": ("evaluate", "model.safetensors", "rows.npz", "--json"),
     "compare": ("compare", "rows.npz", "--n-splits", 2, "--scores", "softmax,aps", "--json"),
-    "recommend": ("recommend", "rows.npz", "--json"),
+    "recommend": ("recommend", "rows.npz"),
     "report": ("report", "model.safetensors", "rows.npz", "-o", "page.html", "--force"),
     "monitor": ("monitor", "model.safetensors", "rows.npz", "--state", "s.db", "--json"),
     "update": ("update", "model.safetensors", "rows.npz", "-o", "m.safetensors", "--force"),

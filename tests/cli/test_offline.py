@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-import pytest
 from cli.running import environment
 
 # Python tells an audit hook of every use of the network before it happens. What was tried is kept,
@@ -60,13 +59,6 @@ def test_the_commands_ask_nobody(folder):
     done = guarded(f"COMMANDS = {COMMANDS}\n{WALK}", folder)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
     assert (folder / "sets.csv").exists()
-
-
-@pytest.mark.deep
-def test_the_report_is_made_from_what_is_here(folder, model):
-    pytest.importorskip("altair")
-    done = guarded(f"COMMANDS = ['report {model} test.npz -o page.html']\n{WALK}", folder)
-    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 def test_the_guard_sees_who_asks(folder):

@@ -137,17 +137,6 @@ def test_two_outputs_are_two_files(model, run):
     assert "'new.csv'" in refused(run("monitor", model, "test.npz", *state))
 
 
-def test_a_monitor_keeps_its_model_and_its_pages(model, folder, run):
-    state = ("--state", "watch.db")
-    before = (folder / model).read_bytes()
-    refused(run("monitor", model, "test.npz", *state, "--periods", model))
-    assert (folder / model).read_bytes() == before
-    assert not (folder / "watch.db").exists()
-    succeeded(run("monitor", model, "test.npz", *state, "--periods", "periods.csv"))
-    assert "exists already" in refused(run("monitor", model, *state, "--periods", "periods.csv"))
-    succeeded(run("monitor", model, *state, "--periods", "periods.csv", "--force"))
-
-
 def test_a_folder_of_sets_is_no_input_of_itself(model, folder, run):
     succeeded(run("predict", model, "new.npy", "-o", "sets"))
     part = next((folder / "sets").glob("part-*"))

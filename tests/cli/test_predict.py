@@ -5,25 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.running import NAMES, sets_in, succeeded
+from cli.running import NAMES, refused, succeeded
 
-from evencover import load
+from evencover import Taxonomy, load
 
 pq = pytest.importorskip("pyarrow.parquet")
-
-
-def test_the_same_ids_get_the_same_sets(folder, run, data):
-    succeeded(
-        run("calibrate", "cal.npz", "--method", "standard", "--score", "aps", "-o", "m.safetensors")
-    )
-    ids = [f"patient {place}" for place in range(300)]
-    np.savez("new.npz", probs=data.rows[300:], ids=ids)
-    np.savez("backwards.npz", probs=data.rows[300:][::-1], ids=ids[::-1])
-    for data_file, sets_file in (("new.npz", "a"), ("backwards.npz", "b"), ("new.npy", "c")):
-        succeeded(run("predict", "m.safetensors", data_file, "-o", f"{sets_file}.jsonl"))
-    a, b, c = (sets_in(f"{name}.jsonl") for name in "abc")
-    assert a == b[::-1]
-    assert a != c
 
 
 # What is written --------------------------------------------------------------------------------
@@ -76,3 +62,16 @@ def test_ids_that_come_with_the_data_are_kept(predict, rows):
     predict("new.parquet", "-o", "folder")
     assert pq.read_table("sets.parquet")["id"].to_pylist() == ids
     assert pq.read_table("folder/part-00000.parquet")["id"].to_pylist() == ids
+
+
+def test_sets_are_summarized_by_a_hierarchy(model, run):
+    table = [f"{name},{'low' if index < 3 else 'high'}" for index, name in enumerate(NAMES)]
+    Path("tree.csv").write_text("\n".join(table), encoding="utf-8")
+    tree = Taxonomy.from_file("tree.csv", NAMES)
+    succeeded(run("predict", model, "new.npy", "-o", "sets.jsonl", "--taxonomy", "tree.csv"))
+    found = records("sets.jsonl")
+    assert [each["summary"] for each in found] == [tree.describe(each["set"]) for each in found]
+    assert "none.csv" in refused(
+        run("predict", model, "new.npy", "-o", "more.csv", "--taxonomy", "none.csv")
+    )
+    assert not Path("more.csv").exists()

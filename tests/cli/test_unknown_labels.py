@@ -9,40 +9,18 @@ from cli.running import NAMES, refused, succeeded
 
 from evencover import load
 
-pa = pytest.importorskip("pyarrow")
-csv = pytest.importorskip("pyarrow.csv")
-pq = pytest.importorskip("pyarrow.parquet")
 EVERY = 10
 
 
-@pytest.fixture(
-    params=[
-        "npz",
-        "labels apart",
-        *(pytest.param(f, marks=pytest.mark.deep) for f in ("csv", "parquet")),
-    ]
-)
-def files(folder, data, request):
+@pytest.fixture
+def files(folder, data):
     """Write calibration and test rows with labels by name, a tenth of them unknown."""
-    parts = {"cal": slice(300), "new": slice(300, None)}
-    arguments = {}
-    for name, part in parts.items():
-        rows, labels = data.rows[part], np.array(NAMES, dtype=object)[data.labels[part]]
-        labels[::EVERY] = "oak"
-        arguments[name] = [f"{name}.{request.param}"]
-        table = {each: rows[:, place] for place, each in enumerate(NAMES)}
-        if request.param == "npz":
-            named = labels.astype(str)
-            np.savez(f"{name}.npz", probs=rows, labels=named, class_names=NAMES)
-        elif request.param == "csv":
-            csv.write_csv(pa.table({**table, "label": labels.astype(str)}), f"{name}.csv")
-        elif request.param == "parquet":
-            pq.write_table(pa.table({**table, "label": labels.astype(str)}), f"{name}.parquet")
-        else:
-            np.savez(f"{name}.npz", probs=rows, class_names=NAMES)
-            (folder / f"{name}.txt").write_text("\n".join(labels), encoding="utf-8")
-            arguments[name] = [f"{name}.npz", "--labels", f"{name}.txt"]
-    return arguments
+    names = np.array(NAMES)[data.labels]
+    names[::EVERY] = "oak"
+    np.savez("cal.npz", probs=data.rows[:300], labels=names[:300], class_names=NAMES)
+    np.savez("new.npz", probs=data.rows[300:], class_names=NAMES)
+    Path("new.txt").write_text("\n".join(names[300:]), encoding="utf-8")
+    return {"cal": ["cal.npz"], "new": ["new.npz", "--labels", "new.txt"]}
 
 
 def test_unknown_labels_are_counted(files, run, data):
@@ -73,7 +51,7 @@ def test_unknown_labels_are_counted(files, run, data):
     assert found["n_calibration"] + found["n_test"] == 300
     assert found["candidates"][0]["marginal_coverage"] < 0.9
 
-    assert json.loads(succeeded(run("recommend", *files["new"], "--json")).out)["n_rows"] == n_known
+    assert "No candidate reaches 90%" in succeeded(run("recommend", *files["new"])).out
     about = json.loads(succeeded(run("info", *files["new"], "--json")).out)
     assert about["n_unknown_labels"] == 300 - n_known
     succeeded(run("predict", "m.safetensors", files["new"][0], "-o", "sets.csv"))
@@ -86,19 +64,11 @@ def test_labels_that_are_all_unknown_are_rejected(folder, run, data):
     assert "oak" in refused(run("calibrate", "bad.npz", "-o", "m.safetensors"))
 
 
-@pytest.mark.parametrize("kind", ["npz", "csv", "parquet"])
-def test_a_file_of_a_folder_may_have_unknown_labels_only(kind, folder, run, data):
+def test_a_file_of_a_folder_may_have_unknown_labels_only(folder, run, data):
     Path("new").mkdir()
     for number, part in enumerate(np.split(np.arange(600), 3)):
-        rows, labels = data.rows[part], np.array(NAMES)[data.labels[part]]
-        labels = np.full(200, "oak") if number == 1 else labels
-        table = {each: rows[:, place] for place, each in enumerate(NAMES)} | {"label": labels}
-        if kind == "npz":
-            np.savez(f"new/{number}.npz", probs=rows, labels=labels, class_names=NAMES)
-        elif kind == "csv":
-            csv.write_csv(pa.table(table), f"new/{number}.csv")
-        else:
-            pq.write_table(pa.table(table), f"new/{number}.parquet")
+        labels = np.full(200, "oak") if number == 1 else np.array(NAMES)[data.labels[part]]
+        np.savez(f"new/{number}.npz", probs=data.rows[part], labels=labels, class_names=NAMES)
     done = succeeded(run("calibrate", "new", "-o", "m.safetensors"))
     assert "200 of 600" in done.err
     assert load("m.safetensors").n_calibration_ == 400

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cli.running import NAMES, assert_found, shell, succeeded
+from cli.running import assert_found, shell, succeeded
 
 from evencover import load
 
@@ -34,15 +34,6 @@ def test_the_whole_walk_begins_and_ends_in_a_real_shell(folder, data, run):
         "size": sets.sizes.tolist(),
         "accepted": sets.accepted.tolist(),
     }
-
-
-def test_labels_may_be_a_file_of_their_own(model, run, folder, data):
-    expected = succeeded(run("evaluate", model, "test.npz")).out
-    (folder / "indices.txt").write_text("\n".join(map(str, data.labels[300:])))
-    names = [NAMES[label] for label in data.labels[300:]]
-    (folder / "names.txt").write_text("\n".join(names), encoding="utf-8")
-    for labels in ("labels.npy", "test.npz", "indices.txt", "names.txt"):
-        assert succeeded(run("evaluate", model, "new.npy", "--labels", labels)).out == expected
 
 
 @pytest.mark.parametrize("how", ["key", "flag"])

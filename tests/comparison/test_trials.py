@@ -51,9 +51,7 @@ def alone(trial, data):
     keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
     sets = trial.predictor.predict_set(data.rows[tested], ids=keys[tested])
     tally = Tally.of(sets, data.labels[tested])
-    uncounted = ["size_sums", "appearances"]  # in trials
-    if not trial.predictor.fit_.keep_top:
-        uncounted += ["accepted", "accepted_right"]
+    uncounted = ("size_sums", "appearances", "accepted", "accepted_right")  # in trials
     return tally._replace(**dict.fromkeys(uncounted))
 
 
@@ -108,17 +106,6 @@ def test_a_trial_is_the_predictor_fitted_on_its_rows(data):
         np.testing.assert_array_equal(trial.thresholds_, plain.thresholds_)
 
 
-def test_blocks_do_not_matter(data, monkeypatch):
-    rows = scored(data)
-    trials = trials_of(rows, data, exact=True)
-    whole = tallies_of(rows, trials)
-    monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", 7 * 11)
-    small = scored(data)
-    for score in SCORES:
-        np.testing.assert_array_equal(small.test_scores[score], rows.test_scores[score])
-    assert_equal(tallies_of(small, trials), whole)
-
-
 def test_neither_do_tasks_and_ids_go_with_their_rows(data, monkeypatch, tmp_path):
     monkeypatch.setattr(trials_module, "ROWS_AT_ONCE", 23)
     monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", 7 * 40)
@@ -131,9 +118,3 @@ def test_neither_do_tasks_and_ids_go_with_their_rows(data, monkeypatch, tmp_path
     sets = [trial.predictor.predict_set(data.rows[tested], ids=ids[tested]) for trial in trials]
     sizes = [np.bincount(each.sizes, minlength=8) for each in sets]
     np.testing.assert_array_equal([tally.sizes for tally in tallies_of(rows, trials)], sizes)
-
-
-def test_logits_go_through_the_softmax(data):
-    logits = as_source(np.log(data.rows) + 2, data.labels)
-    rows = ScoredRows(logits, [Softmax()], from_logits=True, random_state=0)
-    np.testing.assert_allclose(rows.test_scores[Softmax()], Softmax().true_label(*data), atol=1e-12)

@@ -86,15 +86,3 @@ def test_links_outside_the_site_lead_to_files():
     }
     assert len(list(relative_links(ROOT / "README.md"))) > 20
     assert not broken
-
-
-def test_pages_named_in_the_code_exist():
-    folders = ("src", "tests", "scripts", "benchmarks", "examples")
-    named = {
-        (path.relative_to(ROOT).as_posix(), page)
-        for folder in folders
-        for path in (ROOT / folder).rglob("*.py")
-        for page in re.findall(r"\bdocs/(?!evidence)[\w/]+\.(?:md|csv)\b", path.read_text("utf-8"))
-    }
-    assert len(named) > 5
-    assert not {(where, page) for where, page in named if not (ROOT / page).is_file()}

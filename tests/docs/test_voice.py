@@ -30,49 +30,25 @@ FILES = [
 
 # A word or phrase of the house -> the term that a practitioner expects.
 GLOSSARY = {
-    r"aim(s|ed)? (at|for|to)|the aim\b|aims": "target coverage, targets",
     r"promis(e|es|ed|ing)": "guarantee",
-    r"lets? (it |them |others |the others )?down": "undercovered",
     r"says? (next to )?nothing": "uninformative",
-    r"true gap": "TrueGap, or noise-corrected coverage gap",
-    r"not clear|clearly (below|above|better|worse)": "tied, significantly",
     r"pick(s|ed)?": "recommended, choose",
-    r"doubts": "data warnings",
-    r"unlike the (others?|calibration|test)": "distribution shift, differ from",
     r"luck(y|ily)?": "sampling noise",
     r"own rows": "the class's examples",
     r"(every|some|any|no)body('s)?|(every|some)one('s)?|whoever": "a role, or nothing",
-    r"rows that (neither )?(calibrat|train|test)\w*": "calibration set, training data, test data",
-    r"95% limits": "confidence interval",
     r"coins?": "randomization draw",
-    r"calibration day": "calibration time",
-    r"fits? worse": "score shift",
-    r"(mix of classes|class mix)": "class distribution",
     r"sets? (that )?(hold|holds|held)|holds? (the|their|its) (true )?(label|class)": "contain",
-    r"the truth": "the true label",
     r"(is|are) in every set": "always included",
     r"says?|said|tells?|told": "report, print, show, state, raise",
     r"refus(e|es|ed|al|ing)": "reject",
-    r"(in|into|with|is|as) (a|one) sentence": "error message",
     r"(its|their|the|other|file|an?|without|by|known) endings?": "extension",
-    r"of one kind|kinds? of (file|input)s?": "format",
-    r"(folder|file)s?,? (or )?(a )?patterns?": "glob",
     r"(an?|the|its|of|port) address(es)?": "URL or endpoint",
-    r"parts of (the|an?) (input|folder)": "partitions",
-    r"rooms": "subpackages",
-    r"walks? (through|from|you)": "data flow",
     r"twins?": "simulated data set, or C++ implementation",
-    r"strangers?": "untrusted sources",
-    r"tree of classes|class tree": "hierarchy",
     r"whole numbers?": "integer",
-    r"number for number": "exact duplicate",
     r"same bits|bit for bit": "bit-identical",
     r"learnt": "learned or fitted",
     r"anew": "again",
     r"beside": "next to, compared with",
-    r"so many(eth)?|so-manieth": "a number, or nothing",
-    r"cr(y|ies) wolf|photograph|smoke detector|on the nose": "plain words",
-    r"see there": "the name of the page",
 }
 HOUSE_WORD = re.compile(rf"\b({'|'.join(GLOSSARY)})\b", re.IGNORECASE)
 
@@ -112,11 +88,6 @@ def show(path):
     return path.relative_to(ROOT).as_posix()
 
 
-def test_the_files_exist():
-    assert all(path.is_file() for path in FILES)
-    assert len(FILES) > 200
-
-
 def test_terms_are_those_of_the_field():
     found = [
         f"{show(path)}:{number}: {hit[0]!r}; write: {better}"
@@ -126,4 +97,5 @@ def test_terms_are_those_of_the_field():
         for pattern, better in GLOSSARY.items()
         for hit in re.finditer(rf"\b({pattern})\b", line, re.IGNORECASE)
     ]
+    assert len(FILES) > 200
     assert not found, "\n".join(found)

@@ -89,3 +89,11 @@ def test_only_names_can_be_unknown(data):
         predictor.evaluate(p, np.full(600, "wasp"))
     with pytest.raises(InputError, match="wasp"):
         predictor.partial_fit(p, with_unknown(names))
+
+
+def test_compare_takes_a_floor(data):
+    p, names = data
+    labels = np.array([NAMES.index(name) for name in names])
+    found = compare(p.to_numpy(), labels, scores=["softmax"], n_splits=3, floor=0.85)
+    plain = compare(p.to_numpy(), labels, scores=["softmax"], n_splits=3)
+    assert found.rows()[0]["avg_size"] > plain.rows()[0]["avg_size"]

@@ -39,7 +39,7 @@ def test_run_table_and_figures(study, capsys, tmp_path):
     [
         (["run", "papr", "-o", "x"], "'papr'"),
         (["run", "small"], "--output"),
-        (["run", "languages", "-o", "{study}"], "another configuration"),
+        (["run", "languages", "-o", "{study}"], "another data set"),
         (["table", "nowhere"], "'nowhere'"),
         (["table", "{study}", "--format", "word"], "word"),
         (["figures", "{study}", "-o", "{tmp}", "--format", "gif"], "'gif'"),

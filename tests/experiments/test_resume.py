@@ -1,89 +1,12 @@
-"""A study that was killed goes on where it stopped, and ends with the same bytes."""
+"""A folder has one study, whose finished units are kept; tests/attacks/test_kills.py kills it."""
 
 import csv
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
-from depth import size
 
-from evencover import InputError
+from evencover import ClusteredPredictor, InputError
 from evencover.experiments import Results, run
-from evencover.experiments.study import locked
-
-STUDY = """
-import sys, warnings
-import evencover.experiments.study as runner
-import scipy.special  # now: kills must hit the work, not an import
-from evencover.experiments import Grid
-runner.VECTORS_PER_UNIT = 6
-grid = Grid.from_toml(sys.argv[1])
-print("ready", flush=True)
-runner.run(grid, sys.argv[2])
-print("done", flush=True)
-"""
-GRID = """
-datasets = ["p.npz"]
-methods = ["standard", "classwise"]
-n_avg = [5, 8]
-alpha = [0.05, 0.1, 0.2]
-exact = [false, true]
-repetitions = 3
-"""
-
-
-def start(grid, folder):
-    process = subprocess.Popen(
-        [sys.executable, "-c", STUDY, grid, folder], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
-def part_times(folder):
-    return {file.name: file.stat().st_mtime_ns for file in folder.glob("parts/*.json")}
-
-
-@pytest.mark.deep
-def test_kills_at_random_moments_change_no_byte(tmp_path, data):
-    np.savez(tmp_path / "p.npz", softmax=data.rows, labels=data.labels)
-    grid = tmp_path / "grid.toml"
-    grid.write_text(GRID)
-    clean, killed = tmp_path / "clean", tmp_path / "killed"
-    process = start(grid, clean)
-    begun = time.monotonic()
-    assert process.communicate()[0] == "done\n"
-    duration = time.monotonic() - begun
-    assert len(part_times(clean)) == 3 * 12
-
-    moments = random.Random(0)
-    n_kills, n_interrupted = 0, 0
-    while n_kills < size(short=1, deep=30):
-        before = part_times(killed)
-        process = start(grid, killed)
-        while not part_times(killed):  # the first kill hits the work, however slow the machine
-            time.sleep(0.001)
-        time.sleep(moments.uniform(0, duration / 6))
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
-        n_kills += 1
-        after = part_times(killed)
-        assert before.items() <= after.items()  # nothing lost, nothing computed again
-        n_interrupted += 0 < len(after) < 3 * 12
-        assert not (killed / "results.csv").exists() or len(after) == 3 * 12
-    assert n_interrupted > 0  # the kills did hit the work
-    before = part_times(killed)
-    process = start(grid, killed)
-    assert process.communicate()[0] == "done\n"
-    assert process.returncode == 0
-    assert before.items() <= part_times(killed).items()
-    assert (killed / "results.csv").read_bytes() == (clean / "results.csv").read_bytes()
-    assert not list(killed.rglob(".*.part"))
 
 
 def test_a_complete_study_is_not_computed_again(folder, make_grid, monkeypatch):
@@ -103,18 +26,45 @@ def test_memory_json_and_csv_hold_the_same(folder, results):
             assert text["exact"] == str(record["exact"])
 
 
-def test_another_configuration_is_refused(folder, make_grid):
-    with pytest.raises(InputError, match="seed"):
-        run(make_grid(seed=8), folder)
-    with pytest.raises(InputError, match="n_avg and repetitions"):
-        run(make_grid(n_avg=[10], repetitions=2), folder)
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"n_avg": [10]}, "n_avg"),
+        ({"seed": 8}, "seed"),
+        ({"alpha": 0.2}, "method"),
+        ({"exact": False}, "method"),
+        ({"methods": ["standard", "classwise", ClusteredPredictor(gamma=0.3)]}, "method"),
+        ({"repetitions": 4}, "number of repetitions"),
+        ({"scores": ["softmax", "aps", {"name": "raps", "penalty": 0.5}]}, "score"),
+        (lambda rows, labels: ("mine", rows, labels[::-1].copy()), "data set"),
+        (lambda rows, labels: ("mine", rows[::-1].copy(), labels), "data set"),
+        (lambda rows, labels: ("yours", rows, labels), "data set"),
+    ],
+)
+def test_another_configuration_is_rejected(folder, make_grid, data, changes, named):
+    changes = {"datasets": [changes(*data)]} if callable(changes) else changes
+    with pytest.raises(InputError, match=f"with another {named};"):
+        run(make_grid(**changes), folder)
+
+
+def test_files_are_identified_and_force_replaces_results(make_grid, data, tmp_path):
+    def grid(factor):
+        np.savez(tmp_path / "p.npz", logits=factor * np.log(data.rows), labels=data.labels)
+        how = {"n_avg": [10], "scores": ["softmax"], "exact": False}
+        return make_grid(datasets=[tmp_path / "p.npz"], title=f"factor {factor}", **how)
+
+    first = run(grid(1.0), tmp_path / "out")
+    with pytest.raises(InputError, match="another data set;"):
+        run(grid(0.5), tmp_path / "out")
+    second = run(grid(0.5), tmp_path / "out", force=True)
+    assert Results.load(tmp_path / "out").records == second.records != first.records
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b"{}"], ids=repr)
 def test_a_damaged_part_is_reported(make_grid, tmp_path, damage):
     grid = make_grid(n_avg=[10], scores=["softmax"])
     run(grid, tmp_path / "out")
-    part = next((tmp_path / "out").glob("parts/*.json"))
+    part = next((tmp_path / "out").glob("part-*.json"))
     whole = part.read_bytes()
     part.write_bytes(damage)
     for read in (lambda: Results.load(tmp_path / "out"), lambda: run(grid, tmp_path / "out")):
@@ -125,25 +75,14 @@ def test_a_damaged_part_is_reported(make_grid, tmp_path, damage):
     assert part.read_bytes() == whole
 
 
-def test_a_study_has_one_writer_at_a_time(make_grid, tmp_path):
-    grid = make_grid(n_avg=[10], scores=["softmax"])
-    with locked(grid, tmp_path / "out"), pytest.raises(InputError, match="Another process"):
-        run(grid, tmp_path / "out")
-
-
 def test_folders_of_other_things_are_left_alone(make_grid, tmp_path):
     (tmp_path / "thesis.txt").write_text("all my work")
     with pytest.raises(InputError, match="empty folder"):
         run(make_grid(), tmp_path)
-    with pytest.raises(InputError, match="is a file"):
-        run(make_grid(), tmp_path / "thesis.txt")
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-@pytest.mark.parametrize("text", [None, "{}"])
-def test_folders_without_a_study_cannot_be_loaded(tmp_path, text):
-    if text is not None:
-        (tmp_path / "configuration.json").write_text(text)
+def test_folders_without_a_study_cannot_be_loaded(tmp_path):
     with pytest.raises(InputError, match=tmp_path.name):
         Results.load(tmp_path)
 
@@ -152,7 +91,7 @@ def test_an_unfinished_study_can_be_looked_at(make_grid, tmp_path, monkeypatch):
     monkeypatch.setattr("evencover.experiments.study.VECTORS_PER_UNIT", 6)
     run(make_grid(), tmp_path / "out")
     (tmp_path / "out" / "results.csv").unlink()
-    next((tmp_path / "out").glob("parts/*.json")).unlink()
+    next((tmp_path / "out").glob("part-*.json")).unlink()
     partial = Results.load(tmp_path / "out")
     assert partial.records
     assert not partial.is_complete

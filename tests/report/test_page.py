@@ -98,7 +98,7 @@ def test_a_comparison_has_a_page(data):
     ]
     assert sum(row["is_recommended"] for row in content["candidates"]) == 1
     assert content["headline"] == f"Recommended: {result.recommended.name}"
-    assert content["advice"] == result.reason.splitlines()
+    assert [content["headline"], *content["advice"]] == result.reason.splitlines()
     assert all(f">{line.strip()}<" in html for line in result.reason.splitlines())
     assert "<b>mine" not in html
 

@@ -15,9 +15,6 @@ def run(
     alpha: options.Alpha = "0.1",
     alpha_of: options.AlphaOf = None,
     floor: options.Floor = None,
-    confidence: options.Confidence = None,
-    exact: options.Switch = False,
-    keep_top: options.Choice = None,
     accept_accuracy: float | None = None,
     settings: options.Settings = None,
     seed: options.Seed = 0,
@@ -43,29 +40,20 @@ def run(
         One of the methods above; {default_method} by default.
     score
         One of the scores above.
-    exact
-        Randomize so that coverage is exactly 1 - alpha.
-    keep_top
-        Include the most probable class; the default without --exact.
     accept_accuracy
         Accept predictions so that this share of them is right.
     """
     from evencover.persistence import save
     from evencover.predictors import DEFAULT_METHOD
 
-    more = options.read_settings(settings)
-    if confidence is not None:
-        more["confidence"] = options.number_if_float(confidence)
     (predictor,), (with_score,) = options.make_methods_and_scores(
-        [method or DEFAULT_METHOD], [score], more
+        [method or DEFAULT_METHOD], [score], options.read_settings(settings)
     )
     source = read.open(data, "calibrating")
     predictor.set_params(
         alpha=options.read_alpha(alpha, alpha_of, source.class_names, source.n_classes),
         **options.read_floor(floor),
         score=with_score,
-        exact=exact,
-        keep_top="auto" if keep_top is None else keep_top,
         from_logits=bool(source.logits),
         random_state=seed,
     )

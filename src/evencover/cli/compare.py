@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from evencover.cli import options
-from evencover.cli.console import note, print_text, watch
+from evencover.cli.console import note, watch
 from evencover.data.location import as_location
 from evencover.data.open import as_source
+from evencover.errors import printable
 from evencover.output.atomic import write_csv
 
 if TYPE_CHECKING:
@@ -24,10 +26,8 @@ def compare(
     alpha: options.Alpha = "0.1",
     alpha_of: options.AlphaOf = None,
     floor: options.Floor = None,
-    confidence: options.Confidence = None,
     n_splits: int = 10,
     calibration_sizes: str = "0.5",
-    max_size: float | None = None,
     settings: options.Settings = None,
     seed: options.Seed = 0,
     show_all: options.All = False,
@@ -58,8 +58,6 @@ def compare(
         Number of splits.
     calibration_sizes
         Examples per class, e.g. 10,20,50, or a fraction of all.
-    max_size
-        Recommend the best with at most this average set size.
     csv
         Also write the table to this file.
     report
@@ -98,13 +96,11 @@ def compare(
         scores=with_scores,
         alpha=options.read_alpha(alpha, alpha_of, source.class_names, source.n_classes),
         floor=floors.get("floor"),
-        confidence=options.number_if_float(confidence),
         n_splits=n_splits,
         calibration_sizes=[
             int(size) if size.is_integer() else size
             for size in options.numbers(calibration_sizes, "calibration-sizes")
         ],
-        max_size=max_size,
         random_state=seed,
     )
     if csv is not None:
@@ -115,10 +111,10 @@ def compare(
     if as_json:
         options.print_json(result.to_dict())
         return
-    print_text(result.summary(everything=show_all, more="--all"))
+    print(printable(result.summary(everything=show_all, more="--all")))
     if result.recommended is not None:
-        chosen = {"alpha": alpha, "floor": floor, "confidence": confidence}
-        print(_next_command(result.recommended, data, alpha_of or [], chosen))
+        more = {"alpha": [alpha], "alpha-of": alpha_of, "floor": [floor], "set": settings}
+        print(_next_command(result.recommended, data, more))
 
 
 def recommend(
@@ -127,8 +123,6 @@ def recommend(
     *,
     alpha: options.Alpha = "0.1",
     floor: options.Floor = None,
-    confidence: options.Confidence = None,
-    as_json: options.Json = False,
     read: options.Input = options.READ,
 ) -> None:
     """Recommend a method for calibration data.
@@ -147,29 +141,29 @@ def recommend(
         read.open(data, "reading"),
         alpha=options.number_if_float(alpha),
         **options.read_floor(floor),
-        confidence=options.number_if_float(confidence),
     )
-    if as_json:
-        options.print_json(advice.to_dict())
-        return
-    print_text(str(advice))
-    chosen = {"alpha": alpha, "floor": floor, "confidence": confidence}
-    print(_next_command(advice.comparison.best, data, [], chosen))
+    print(printable(str(advice)))
+    if advice.comparison.recommended is not None:
+        chosen: dict[str, list[str | None]] = {"alpha": [alpha], "floor": [floor]}
+        print(_next_command(advice.comparison.recommended, data, chosen))
 
 
 def _next_command(
-    candidate: Candidate, data: str | None, alpha_of: list[str], chosen: dict[str, str | None]
+    candidate: Candidate, data: str | None, chosen: Mapping[str, Sequence[str | None] | None]
 ) -> str:
     """Return the command that calibrates a candidate, without options at their defaults."""
     from evencover.predictors import DEFAULT_METHOD
 
-    chosen |= {"method": candidate.method, "score": candidate.score}
+    taken = options.parameters_of(candidate.method, candidate.score)
+    pairs = [pair for pair in chosen.get("set") or () if pair]
+    settings = [pair for pair in pairs if pair.split("=")[0].replace("-", "_") in taken]
+    chosen = {"method": [candidate.method], "score": [candidate.score], **chosen, "set": settings}
     defaults = {"alpha": "0.1", "method": DEFAULT_METHOD, "score": "softmax"}
     texts = [
         f"--{name} {shlex.quote(value)}"
-        for name, value in chosen.items()
+        for name, values in chosen.items()
+        for value in values or ()
         if value not in (None, defaults.get(name))
     ]
-    texts += [f"--alpha-of {shlex.quote(pair)}" for pair in alpha_of]
     name = "DATA" if data is None else shlex.quote(data)
     return " ".join(["Next: evencover calibrate", name, *texts, "-o model.safetensors"])

@@ -25,29 +25,16 @@ def note(text: str) -> None:
 
 
 def progress(
-    items: Iterable[Item],
-    what: str,
-    total: int | None,
-    size: Callable[[Item], int],
-    unit: str | None = None,
+    items: Iterable[Item], what: str, total: int | None, size: Callable[[Item], int]
 ) -> Generator[Item, None, None]:
-    """Pass items on; show a bar with the time left once a second has gone by, on a terminal.
-
-    With a `unit` it also shows how many of them are done per second.
-    """
+    """Pass items on; show a bar with the time left once a second has gone by, on a terminal."""
     if not sys.stderr.isatty():
         yield from items
         return
     from rich import progress as bars
     from rich.console import Console
-    from rich.text import Text
-
-    class Rate(bars.ProgressColumn):
-        def render(self, task: bars.Task) -> Text:
-            return Text("" if task.speed is None else f"{task.speed:.1f} {unit}/s")
 
     columns = [bars.TextColumn(what), bars.BarColumn(), bars.MofNCompleteColumn()]
-    columns += [Rate()] if unit else []
     columns.append(bars.TimeRemainingColumn())
     bar = bars.Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task(what, total=total)

@@ -23,7 +23,7 @@ Style = Annotated[str, Parameter(name="--format", help="Format: png, svg or pdf.
 
 
 @experiment.command
-def run(grid: str, /, *, output: FolderOutput, dask: Dask = None) -> None:
+def run(grid: str, /, *, output: FolderOutput, force: Switch = False, dask: Dask = None) -> None:
     """Run a grid of data sets, scores, methods and calibration sizes.
 
     After an interruption, run the same command again to complete the results.
@@ -34,12 +34,15 @@ def run(grid: str, /, *, output: FolderOutput, dask: Dask = None) -> None:
         TOML file, or a bundled grid: paper, small, languages or heatmap.
     output
         Folder for the results.
+    force
+        Replace the results of another grid.
     """
-    from evencover.experiments.grid import Grid
+    from evencover.experiments.study import Grid
     from evencover.experiments.study import run as run_grid
 
+    study = Grid.from_toml(grid)
     with executor(dask) as workers:
-        results = run_grid(Grid.from_toml(grid), output, watch=watch, note=note, executor=workers)
+        results = run_grid(study, output, force=force, watch=watch, note=note, executor=workers)
     note(
         f"{len(results.records)} rows in {output / 'results.csv'}; "
         f"see 'evencover experiment table {output}'"

@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from evencover.cli.console import note, progress
 from evencover.cli.options import FolderOutput, Switch
 
 if TYPE_CHECKING:
     from evencover.inference.run import Batches
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Options:
-    """The options of `evencover.inference.infer`."""
-
-    input_key: str | None = None
-    "Column of paths or texts."
-    labels_key: str | None = None
-    "Column of labels: class names or class indices."
-    ids_key: str | None = None
-    "Column of ids; by default the path or row number."
-    device: str | None = None
-    "Device of a Hugging Face model, e.g. cuda:1."
-    batch_size: int = 32
-    "Number of inputs per batch."
-    force: Switch = False
-    "Replace results of another model or other data."
-
-
-OPTIONS = Options()
 
 
 def run(
@@ -44,7 +19,12 @@ def run(
     *,
     output: FolderOutput,
     class_names: Path | None = None,
-    options: Options = OPTIONS,
+    input_key: str | None = None,
+    labels_key: str | None = None,
+    ids_key: str | None = None,
+    device: str | None = None,
+    batch_size: int = 32,
+    force: Switch = False,
 ) -> None:
     """Run a classifier on images or text and save its outputs.
 
@@ -68,14 +48,32 @@ def run(
         Folder to write.
     class_names
         File with the model's class names in order, one per line.
+    input_key
+        Column of paths or texts.
+    labels_key
+        Column of labels: class names or class indices.
+    ids_key
+        Column of ids; by default the path or row number.
+    device
+        Device of a Hugging Face model, e.g. cuda:1.
+    batch_size
+        Number of inputs per batch.
+    force
+        Replace results of another model or other data.
     """
+    from evencover.data.location import existing_file
     from evencover.inference import infer
 
     def watch(batches: Batches, n_inputs: int) -> Batches:
-        return progress(batches, "inferring", n_inputs, lambda pair: len(pair[0].span), "inputs")
+        return progress(batches, "inferring", n_inputs, lambda pair: len(pair[0].span))
 
-    names = None if class_names is None else _names(class_names)
-    done = infer(model, data, output, class_names=names, watch=watch, **vars(options))
+    names = None
+    if class_names is not None:
+        existing_file(class_names)
+        names = class_names.read_text(encoding="utf-8-sig").splitlines()
+    keys: Any = {"input_key": input_key, "labels_key": labels_key, "ids_key": ids_key}
+    how: Any = {"device": device, "batch_size": batch_size, "force": force}
+    done = infer(model, data, output, class_names=names, watch=watch, **keys, **how)
     if done.n_unreadable:
         note(
             f"{done.n_unreadable} of {done.n_rows + done.n_unreadable} inputs could not be read; "
@@ -85,14 +83,3 @@ def run(
     already = f", {done.n_there} of them there already" if done.n_there else ""
     accuracy = "" if done.accuracy is None else f"; accuracy {done.accuracy:.1%}"
     print(f"{output}: {done.n_rows} rows of {numbers} in {done.n_files} files{already}{accuracy}")
-
-
-def _names(path: Path) -> list[str]:
-    """Read class names; lines of text stay as they are, even if they look like numbers."""
-    from evencover.data.location import existing_file
-    from evencover.data.open import column_from_file
-
-    if path.suffix.lower() not in ("", ".txt"):
-        return [str(name) for name in column_from_file(path, "class_names").tolist()]
-    existing_file(path)
-    return path.read_text(encoding="utf-8-sig").splitlines()

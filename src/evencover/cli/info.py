@@ -20,7 +20,6 @@ from evencover.quantiles import is_per_class
 from evencover.scores import make_score
 from evencover.threads import n_threads
 
-MOST_NAMED = 10  # classes with an alpha of their own
 UNCLEAR = "no probabilities, some are below 0; if they are logits, use --logits"
 # Titles of values, where they are not their names in JSON.
 TITLES = {
@@ -31,20 +30,14 @@ TITLES = {
     "holds": "numbers are",
     "n_classes_without_examples": "classes without examples",
     "n_classes_below_9_examples": "classes below 9 examples",
-    "class_alpha": "other alphas",
     "guaranteed_coverage": "guaranteed, by class",
     "n_infinite_thresholds": "classes always included",
+    "class_balance": "class balance, 1 if even",
     "keep_top": "top class always included",
     "from_logits": "reads logits",
     "random_state": "seed",
 }
 SHARES = ("guaranteed_coverage", "accuracy", "recall_at_k", "recall_at_k_of_capped_classes")
-# What explains a value, unless that is 0.
-EXPLANATIONS = {
-    "n_classes_below_9_examples": ", too few for a threshold of their own at alpha 0.1",
-    "class_balance": ", 1 if all classes are equally frequent",
-    "n_infinite_thresholds": ", which have no finite threshold",
-}
 
 
 def of_model(predictor: BasePredictor) -> dict[str, Any]:
@@ -130,14 +123,6 @@ def of_data(source: Source) -> dict[str, Any]:
     return description
 
 
-def _exceptions(alphas: FloatArray, names: list[str] | None) -> str | None:
-    """Name the classes whose alpha is not the most common one, if they are few."""
-    values, counts = np.unique(alphas, return_counts=True)
-    others = np.flatnonzero(alphas != values[counts.argmax()]).tolist()
-    pairs = [f"{index if names is None else names[index]}={alphas[index]:g}" for index in others]
-    return ", ".join(pairs) if len(pairs) <= MOST_NAMED else None
-
-
 def _spread(values: IntArray | FloatArray) -> dict[str, float]:
     quantiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1])
     return dict(zip(("min", "q25", "median", "q75", "max"), quantiles.tolist(), strict=True))
@@ -151,23 +136,16 @@ def show(description: dict[str, Any]) -> None:
         description["score"] = ", ".join([score.pop("name"), *([_text(score)] if score else [])])
     thresholds = description.pop("thresholds", None)
     names = description.pop("class_names", None)
-    description.pop("class_counts", None)
-    description.pop("guarantees", None)
-    if description.get("class_alpha") is not None:
-        description["class_alpha"] = _exceptions(np.array(description["class_alpha"]), names)
+    for name in ("class_alpha", "class_counts", "guarantees"):
+        description.pop(name, None)
     if thresholds is not None:
         finite = np.array([value for value in thresholds if np.isfinite(value)])
         description["finite thresholds"] = _spread(finite) if len(finite) else "none"
         description["class names"] = "none" if names is None else ", ".join(names[:5]) + ", ..."
     for name, value in description.items():
-        if value is None or value == []:
-            continue
-        why = EXPLANATIONS.get(name, "") if value or type(value) is float else ""
-        title, text = (
-            TITLES.get(name, name.replace("_", " ")),
-            _text(value, is_share=name in SHARES),
-        )
-        print_text(f"{title:<28}{text}{why}")
+        if value is not None and value != []:
+            title = TITLES.get(name, name.replace("_", " "))
+            print_text(f"{title:<28}{_text(value, is_share=name in SHARES)}")
 
 
 def _text(value: Any, *, is_share: bool = False) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from evencover.errors import EvencoverWarning, InputError, MismatchWarning, one_line
 
 if TYPE_CHECKING:
-    from cyclopts import App, MissingArgumentError
+    from cyclopts import App
 
 # Commands by module; a function is called like its command, or `run`.
 COMMANDS = {
@@ -71,8 +71,6 @@ def main(arguments: list[str] | None = None) -> None:
             _run(arguments)
     except KeyboardInterrupt as stop:
         left = str(stop) or "nothing was written"  # a command may describe what it leaves
-        if arguments[:1] == ["experiment"]:
-            left = "what was finished is kept, and the same command goes on from there"
         code, word = (143, "terminated") if isinstance(stop, _Terminated) else (130, "interrupted")
         _exit(code, f"{word}; {left}")
     except BrokenPipeError:  # the reader of our output went away
@@ -93,7 +91,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(arguments: list[str]) -> None:
     # While modules are imported Ctrl-C just ends it: Python may lose an exception there.
     with _handling(signal.SIGINT, signal.default_int_handler, _leave):
-        from cyclopts import CycloptsError, MissingArgumentError
+        from cyclopts import CycloptsError
 
         from evencover.cli.console import note
         from evencover.cli.options import check_outputs, fill_in_choices
@@ -125,22 +123,8 @@ def _run(arguments: list[str]) -> None:
                 check_outputs(command, bound)
             command(*bound.args, **bound.kwargs)
             sys.stdout.flush()
-    except MissingArgumentError as error:
-        _exit(2, _missing(app, error))
     except (CycloptsError, MismatchWarning) as error:
         _exit(2, one_line(error, MAX_MESSAGE))
-
-
-def _missing(app: App, error: MissingArgumentError) -> str:
-    """Name the argument that is missing, and state what it is, in the words of the help."""
-    assert error.argument is not None
-    chain = error.command_chain or ()
-    for name in chain:
-        app = app[name]
-    documented = app.assemble_argument_collection(parse_docstring=True)
-    help_of = {argument.names: argument.parameter.help for argument in documented}
-    what = help_of[error.argument.names]
-    return f"'evencover {' '.join(chain)}' needs {' or '.join(error.argument.names)}: {what}"
 
 
 def _exit(code: int, message: str) -> None:

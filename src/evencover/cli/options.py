@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
-from difflib import get_close_matches
-from fractions import Fraction
 from inspect import BoundArguments, cleandoc
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
@@ -22,7 +21,7 @@ from evencover.data.source import Source
 from evencover.errors import InputError
 from evencover.output.atomic import check_output, reject_inputs
 from evencover.quantiles import DEFAULT, ClassAlpha
-from evencover.validation import unique_keys
+from evencover.validation import raise_unknown, unique_keys
 
 if TYPE_CHECKING:
     from evencover.monitoring import MonitorState
@@ -45,7 +44,6 @@ FolderOutput = Annotated[Output, Writes(folder=True)]
 Table = Annotated[Path | None, Writes()]
 Page = Annotated[Path | None, Writes((".html", ".htm"))]
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
-Choice = Annotated[bool | None, Parameter(show_default=False)]  # with --no-
 ModelFile = Annotated[Path, Parameter(help="Model written by calibrate.")]
 TestData = Annotated[str, Parameter(help="Probabilities and labels of held-out test data.")]
 Force = Annotated[Switch, Parameter(help="Overwrite an existing file.")]
@@ -63,16 +61,12 @@ AlphaOf = Annotated[
 Floor = Annotated[
     str | None, Parameter(help="Guaranteed coverage of every class: 0.8, auto or none.")
 ]
-Confidence = Annotated[
-    str | None,
-    Parameter(help="Guarantee coverage with this probability over calibration sets."),
-]
 Settings = Annotated[
     list[str] | None,
     Parameter(
         name="--set",
         negative="",
-        help="Any other parameter, e.g. tau=0.9 or groups=FILE (repeatable).",
+        help="Any other parameter, e.g. exact=true or groups=FILE (repeatable).",
     ),
 ]
 Seed = Annotated[int, Parameter(help="Seed of all random choices.")]
@@ -147,11 +141,10 @@ def load_model(model: Path, data: str | None = None) -> BasePredictor:
     """Load a model; raise InputError if the data come where the model belongs."""
     from evencover.persistence import is_model, load
 
-    if data is not None and model.is_file():
-        if not is_model(model) and Path(data).is_file() and is_model(data):
-            raise InputError(f"The model comes first, then the data. Got '{model}', then '{data}'.")
-        if model.suffix.lower() != ".safetensors":
-            raise InputError(f"The model must be a file that calibrate wrote. Got '{model}'.")
+    if data is not None and model.is_file() and not is_model(model):
+        raise InputError(
+            f"The model, a file that calibrate wrote, comes before the data. Got '{model}' first."
+        )
     return load(model)
 
 
@@ -188,18 +181,12 @@ def read_alpha(
         name, equals, value = text.rpartition("=")
         is_pair = equals and not Path(text).is_file()
         entries += [(name, value)] if is_pair else class_values_from_file(text, "alpha")
-    if not any(isinstance(entry, tuple) for entry in entries):
-        alphas: Any = [number_if_float(str(entry)) for entry in entries]
-    elif all(isinstance(entry, tuple) for entry in entries):
-        pairs = [(str(name), number_if_float(str(value))) for name, value in entries]
-        rest = class_names if DEFAULT in (class_names or ()) else [DEFAULT]
-        alphas = dict.fromkeys(rest or (), number_if_float(alpha))
-        alphas |= unique_keys("--alpha-of", pairs)
-    else:
-        raise InputError(
-            "The files of --alpha-of must have the columns 'class' and 'alpha'. Got alphas without "
-            "classes; such a file must be the only --alpha-of."
-        )
+    if not all(isinstance(entry, tuple) for entry in entries):
+        raise InputError("The file of --alpha-of must have the columns 'class' and 'alpha'.")
+    rest = class_names if DEFAULT in (class_names or ()) else [DEFAULT]
+    alphas = dict.fromkeys(rest or (), number_if_float(alpha))
+    pairs = [(str(name), number_if_float(str(value))) for name, value in entries]
+    alphas |= unique_keys("--alpha-of", pairs)
     ClassAlpha.of(alphas, class_names, n_classes)  # raises before any data are read
     return alphas
 
@@ -217,10 +204,10 @@ def read_floor(floor: str | None) -> dict[str, Any]:
 
 
 def numbers(text: str, option: str) -> list[float]:
-    """Return numbers that are separated by commas; a number may be a fraction such as 1/255."""
+    """Return numbers that are separated by commas."""
     try:
-        return [float(Fraction(number)) for number in text.split(",")]
-    except (ValueError, ZeroDivisionError, OverflowError):
+        return [float(number) for number in text.split(",")]
+    except ValueError:
         raise InputError(f"--{option} must be numbers separated by commas. Got {text!r}.") from None
 
 
@@ -238,11 +225,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# Options of their own, or of no use here.
-NOT_SETTABLE = (
-    *("alpha", "score", "exact", "keep_top", "from_logits", "random_state"),
-    *("confidence", "floor"),
-)
+NOT_SETTABLE = ("alpha", "floor", "from_logits", "random_state", "score")  # have their own option
 # Settings with one value per class, read from a file.
 FILES_OF_CLASSES = ("groups", "prevalence")
 
@@ -252,6 +235,8 @@ def read_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
 
     Those of `FILES_OF_CLASSES` name a file.
     """
+    from evencover.data.open import class_values_from_file
+
     settings: dict[str, Any] = {}
     for pair in pairs or ():
         name, equals, text = (part.strip() for part in pair.partition("="))
@@ -261,7 +246,8 @@ def read_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
                 "--set takes name=value, such as --set tau=0.9, for a parameter of a method or a "
                 f"score that has no option of its own. Got {pair!r}."
             )
-        settings[name] = _read_classes(text, name) if name in FILES_OF_CLASSES else _value(text)
+        is_file = name in FILES_OF_CLASSES
+        settings[name] = class_values_from_file(text, name) if is_file else _value(text)
     return settings
 
 
@@ -272,45 +258,34 @@ def make_methods_and_scores(
 
     "all" stands for all names. Raise InputError if neither a method nor a score takes a setting.
     """
-    from evencover.predictors import make_predictor, method_names, methods_for_all, predictor_class
+    from evencover.predictors import make_predictor, method_names, methods_for_all
     from evencover.scores import make_score, score_names
 
     if list(methods) == ["all"]:
         methods = method_names() if "groups" in settings else methods_for_all()
     scores = score_names() if list(scores) == ["all"] else scores
-    known: set[str] = set()
-
-    def taken(names: Iterable[str]) -> dict[str, Any]:
-        known.update(names)
-        return {name: settings[name] for name in names if name in settings}
-
-    predictors = [
-        make_predictor(name, **taken(predictor_class(name)._parameter_names())) for name in methods
-    ]
-    made = [
-        make_score({"name": name, **taken([field.name for field in fields(make_score(name))])})
-        for name in scores
-    ]
+    known = set().union(*(parameters_of(m, s) for m, s in product(methods, scores)))
     for name in settings:
         if name not in known:
-            names = [item.method for item in predictors] + [item.name for item in made]
-            _refuse(name, names, known)
-    return predictors, made
+            names = ", ".join([*methods, *scores])
+            raise_unknown(f"parameter of {names}:", name, sorted(known - {*NOT_SETTABLE}))
 
+    def taken(names: set[str]) -> dict[str, Any]:
+        return {name: settings[name] for name in names & settings.keys()}
 
-def _refuse(setting: str, names: Sequence[str], known: set[str]) -> None:
-    """Raise InputError for a setting that none of the methods and scores of these names takes."""
-    from evencover.predictors import PREDICTORS, method_names
-
-    known = known - {*NOT_SETTABLE, "name"}
-    others = [name for name in method_names() if setting in PREDICTORS[name]._parameter_names()]
-    close = get_close_matches(setting, sorted(known), n=1)
-    hint = f"they take {', '.join(sorted(known)) or 'none that could be set'}."
-    hint = f"did you mean {close[0]!r}?" if close else hint
-    hint = f"the methods {', '.join(others)} take it." if others else hint
-    raise InputError(
-        f"{setting!r} is not a parameter of {', '.join(names[:-1])} or {names[-1]}; {hint}"
+    return (
+        [make_predictor(name, **taken(parameters_of(name))) for name in methods],
+        [make_score({"name": name, **taken(parameters_of(score=name))}) for name in scores],
     )
+
+
+def parameters_of(method: str | None = None, score: str | None = None) -> set[str]:
+    """Return the names of the parameters of a method, a score, or both."""
+    from evencover.predictors import predictor_class
+    from evencover.scores import make_score
+
+    names = set() if method is None else set(predictor_class(method)._parameter_names())
+    return names | (set() if score is None else {field.name for field in fields(make_score(score))})
 
 
 def fill_in_choices(app: App) -> None:
@@ -366,22 +341,6 @@ def _value(text: str) -> Any:
         except ValueError:
             pass
     return {"true": True, "false": False}.get(text.lower(), text)
-
-
-def _read_classes(file: str, name: str) -> list[Any]:
-    """Read the group or the number of each class, alone or in a pair with the class."""
-    from evencover.data.open import class_values_from_file
-
-    values = class_values_from_file(file, name)
-    if name == "groups":
-        return values
-    try:
-        return [
-            (value[0], float(value[1])) if isinstance(value, tuple) else float(value)
-            for value in values
-        ]
-    except (TypeError, ValueError):
-        raise InputError(f"The file of --set {name} must hold one number per class.") from None
 
 
 # ---- checks of outputs -------------------------------------------------------------------------

@@ -23,14 +23,13 @@ from evencover.data.open import as_source
 from evencover.errors import InputError, warn_caller
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
 from evencover.predictors.shift_checks import note_repeated_rows
-from evencover.quantiles import Alpha, ClassAlpha, exact_fraction, is_per_class
+from evencover.quantiles import Alpha, ClassAlpha, is_per_class
 from evencover.randomness import check_random_state
 from evencover.scores import Score, Softmax, make_score, score_names
-from evencover.validation import real_number, whole_number
+from evencover.validation import whole_number
 
 DEFAULT_METHODS = ("standard", "classwise", "clustered", "pooled")
 DEFAULT_SCORES = ("softmax", "aps", "raps")
-CONFIDENT_METHODS = ("standard", "classwise", "clustered")
 PLENTY = 100  # examples of each class for CLASSWISE at alpha = 0.1, as the paper advises
 LEAST_ROWS = 4  # to calibrate on one half and test on the other
 
@@ -43,12 +42,10 @@ def compare(
     scores: Sequence[str | Score] | str = DEFAULT_SCORES,
     alpha: Any = 0.1,
     floor: Alpha | None = None,
-    confidence: Alpha | None = None,
     calibration_sizes: CalibrationSize | Sequence[CalibrationSize] = 0.5,
     n_splits: int = 10,
     from_logits: bool = False,
     random_state: int = 0,
-    max_size: float | None = None,
 ) -> Comparison:
     """Compare methods and scores on repeated random splits of one labeled data set.
 
@@ -64,11 +61,7 @@ def compare(
     alpha
         Target miscoverage, one number or one per class, as for predictors.
     floor
-        Guaranteed coverage of every class, as for predictors; None leaves it to each method. With a
-        floor, each candidate is also tried with its own, to state the cost in labels.
-    confidence
-        Guarantee coverage with this probability over calibration sets. Methods that cannot are left
-        out.
+        Guaranteed coverage of every class, as for predictors; None leaves it to each method.
     calibration_sizes
         Calibration examples of each class, such as 20. Several, [10, 20, 50], give learning curves.
         A number below 1 is a fraction of all rows; 0.5 by default. The other rows are for testing;
@@ -77,8 +70,6 @@ def compare(
         Number of splits, at least 2.
     from_logits, random_state
         As for predictors.
-    max_size
-        Recommend only candidates with at most this average set size.
 
     >>> from evencover.data import load_languages
     >>> p, y, _ = load_languages()
@@ -88,9 +79,7 @@ def compare(
     """
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
-    if max_size is not None:
-        real_number(max_size, "max_size", "compare", 0)
-    predictors = make_methods(methods, alpha, confidence)
+    predictors = make_methods(methods, alpha)
     rows = ScoredRows(
         as_source(probabilities, labels, allow_unknown=True),
         _distinct([make_score(score) for score in _listed(scores, score_names)], "score"),
@@ -106,41 +95,15 @@ def compare(
             "classes; they count as misses."
         )
     note_repeated_rows(rows.fingerprint)
-    asked = {
-        "max_size": max_size,
-        "confidence": None
-        if confidence is None
-        else float(exact_fraction(confidence, "confidence", "compare")),
-    }
-    return compare_on(rows, predictors, splits, seed, alpha=class_alpha, floor=floor, **asked)
+    return compare_on(rows, predictors, splits, seed, alpha=class_alpha, floor=floor)
 
 
-def make_methods(
-    methods: Sequence[str | BasePredictor] | str, alpha: Any, confidence: Alpha | None
-) -> list[BasePredictor]:
-    """Make the predictors to compare: those of "all" that take this alpha, or all that are named.
-
-    With a `confidence`, leave out those that cannot guarantee coverage for one calibration set.
-    """
+def make_methods(methods: Sequence[str | BasePredictor] | str, alpha: Any) -> list[BasePredictor]:
+    """Make the predictors to compare: of "all", those that take this alpha."""
     predictors = [make_predictor(method) for method in _listed(methods, methods_for_all)]
     if isinstance(methods, str) and methods == "all" and is_per_class(alpha):
         predictors = [predictor for predictor in predictors if predictor._supports_class_alpha]
-    if confidence is not None:
-        unable = [
-            predictor.method
-            for predictor in predictors
-            if "confidence" not in predictor.get_params()
-        ]
-        predictors = [
-            predictor._with_params(confidence=confidence)
-            for predictor in predictors
-            if predictor.method not in unable
-        ]
-        if unable:
-            warn_caller(
-                f"{', '.join(unable)}: left out, without a guarantee for one calibration set."
-            )
-    return _distinct(predictors, "method" if confidence is None else "method with a 'confidence'")
+    return _distinct(predictors, "method")
 
 
 def _listed(wanted: Sequence[Any] | str, names: Callable[[], list[str]]) -> Sequence[Any]:
@@ -204,31 +167,26 @@ def compare_on(
     *,
     alpha: ClassAlpha,
     floor: Alpha | None = None,
-    **asked: Any,
 ) -> Comparison:
-    """Try every method with every score on the same splits, and summarize by calibration size.
-
-    `asked` are fields of `Comparison`.
-    """
-    level = alpha.typical if alpha.is_one else alpha
+    """Try every method with every score on the same splits, and summarize by calibration size."""
+    shared: dict[str, Any] = {"alpha": alpha.typical if alpha.is_one else alpha}
+    if floor is not None:
+        shared["floor"] = floor
     scores = list(rows.test_scores)
     settings = [
-        predictor._with_params(score=score, alpha=level)
+        predictor._with_params(score=score, **shared)
         for score, predictor in product(scores, predictors)
     ]
-    floored = [] if floor is None else [setting._with_params(floor=floor) for setting in settings]
-    outcomes = try_all(rows, [*floored, *settings], splits, seed)
+    outcomes = try_all(rows, settings, splits, seed)
     names = list(product(_names(scores, "name"), _names(predictors, "method")))
     n_splits = splits[-1].repetition + 1
 
     def of_size(first: int) -> Comparison:
         chosen = slice(first, first + n_splits)
-        by_setting = [of_splits[chosen] for of_splits in outcomes]
         n_calibration = int(np.mean([len(split.calibration) for split in splits[chosen]]))
-        tried, without = by_setting[: len(names)], by_setting[len(names) :]
         candidates = tuple(
-            Candidate.of(method, score, tried[number], without[number] if without else ())
-            for number, (score, method) in enumerate(names)
+            Candidate.of(method, score, tried[chosen])
+            for (score, method), tried in zip(names, outcomes, strict=True)
         )
         return Comparison(
             candidates,
@@ -237,7 +195,6 @@ def compare_on(
             n_calibration,
             len(rows.labels) - n_calibration,
             splits[first].size,
-            **asked,
         )
 
     by_size = sorted(
@@ -261,7 +218,6 @@ def recommend(
     *,
     alpha: Any = 0.1,
     floor: Alpha | None = None,
-    confidence: Alpha | None = None,
     from_logits: bool = False,
 ) -> Recommendation:
     """Recommend a method for calibration data.
@@ -277,10 +233,7 @@ def recommend(
         (N,) class indices of the calibration rows; may come with the file.
     alpha, floor
         Target miscoverage, one number or one per class, and guaranteed coverage of every class, as
-        for predictors. The advice states the floor's cost in labels.
-    confidence
-        Recommend a method that guarantees coverage of at least 1 - alpha with this probability over
-        calibration sets.
+        for predictors.
     from_logits
         The rows hold logits.
 
@@ -299,14 +252,10 @@ def recommend(
     # labels: so thresholds of all rows give the sizes to expect.
     halves = Split.of(0.5, 0, calibration_split(rows.labels, 0), n_rows)
     everything = Split(1.0, 0, np.arange(n_rows), np.ones(n_rows, dtype=bool))
-    methods = DEFAULT_METHODS if confidence is None else CONFIDENT_METHODS
-    predictors = make_methods(methods, class_alpha, confidence)
+    predictors = make_methods(DEFAULT_METHODS, class_alpha)
     full = compare_on(rows, predictors, [halves, everything], 0, alpha=class_alpha, floor=floor)
-    level = (
-        None if confidence is None else float(exact_fraction(confidence, "confidence", "recommend"))
-    )
     return Recommendation(
-        replace(full.smaller[0], confidence=level),
+        full.smaller[0],
         {candidate.method: candidate.mean("avg_size") for candidate in full.candidates},
         np.bincount(rows.labels, minlength=n_classes)[:n_classes],
     )
@@ -338,13 +287,6 @@ class Recommendation:
         return self.comparison.best.method
 
     @property
-    def costs(self) -> dict[str, float]:
-        """Labels per example by method, from one half of the rows to the other: see `compare`."""
-        return {
-            candidate.method: candidate.mean("cost") for candidate in self.comparison.candidates
-        }
-
-    @property
     def n_missing(self) -> int:
         """Labels that are missing for CLASSWISE: 100 of each class at alpha = 0.1."""
         return int(np.maximum(self._plenty - self.class_counts, 0).sum())
@@ -359,17 +301,10 @@ class Recommendation:
         counts, sizes = self.class_counts, self.expected_sizes
         others = [f"{name} {size:.1f}" for name, size in sizes.items() if name != self.method]
         lines = [
-            *f"Recommended: {self.method} + {self.score}\n{self.comparison.gain}".splitlines(),
+            self.comparison.reason,
             f"Expect {sizes[self.method]:.1f} labels per set with thresholds from all of these "
             f"examples ({', '.join(others)}).",
         ]
-        if self.comparison.confidence is not None:
-            scope = {"standard": "overall", "classwise": "of each class"}
-            lines.append(
-                f"With probability {100 * self.comparison.confidence:.4g}%, coverage "
-                f"{scope.get(self.method, 'of each cluster')} is at least {self.comparison.target}."
-            )
-        lines += self.comparison.floor_price
         classes = f"{len(counts):,} classes have {counts.mean():.3g} examples on average, the"
         n_empty = int((counts == 0).sum())
         smallest = f"smallest {counts.min():,}" if not n_empty else f"{n_empty:,} smallest none"
@@ -381,18 +316,6 @@ class Recommendation:
             )
         lines.append("Measured on one split into halves; 'evencover compare' tries ten.")
         return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything, ready for JSON."""
-        counts = self.class_counts
-        names = ("method", "score", "reason", "costs", "expected_sizes", "n_missing")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "n_rows": int(counts.sum()),
-            "n_classes": len(counts),
-            "examples_per_class": float(counts.mean()),
-            "smallest_class": int(counts.min()),
-        }
 
     def __str__(self) -> str:
         return "\n".join(map(folded, self.reason.splitlines()))

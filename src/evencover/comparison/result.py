@@ -40,7 +40,7 @@ class Candidate:
     """One method with one score: its report and its cost on each split.
 
     ``target`` is the coverage that the method targets: of all rows, or the mean over classes
-    ("macro_coverage"). ``avg_size_without_floor`` is measured if `compare` was given a floor.
+    ("macro_coverage").
     """
 
     method: str
@@ -48,21 +48,16 @@ class Candidate:
     reports: tuple[CoverageReport, ...]
     costs: tuple[float, ...]
     target: str = "marginal_coverage"
-    avg_size_without_floor: float | None = None
 
     @classmethod
-    def of(
-        cls, method: str, score: str, tried: Sequence[Outcome], without_floor: Sequence[Outcome]
-    ) -> Candidate:
+    def of(cls, method: str, score: str, tried: Sequence[Outcome]) -> Candidate:
         """Summarize the outcomes on all splits."""
-        plain_sizes = [outcome.report.avg_size for outcome in without_floor]
         return cls(
             method,
             score,
             tuple(outcome.report for outcome in tried),
             tuple(outcome.cost for outcome in tried),
             "marginal_coverage" if tried[0].predictor._targets_average else "macro_coverage",
-            float(np.mean(plain_sizes)) if plain_sizes else None,
         )
 
     @property
@@ -121,10 +116,6 @@ class Comparison:
         The number of rows in each part of a split.
     calibration_size
         What was asked for: examples of each class, or a fraction of all rows.
-    max_size
-        The largest average set size that may be recommended, if any.
-    confidence
-        The probability of the guarantee, if it was asked for.
     smaller
         Comparisons at smaller calibration sizes, ascending: the learning curve.
     """
@@ -135,8 +126,6 @@ class Comparison:
     n_calibration: int
     n_test: int
     calibration_size: CalibrationSize = 0.5
-    max_size: float | None = None
-    confidence: float | None = None
     smaller: tuple[Comparison, ...] = ()
 
     @property
@@ -191,21 +180,15 @@ class Comparison:
 
     @cached_property
     def allowed(self) -> list[Candidate]:
-        """Candidates that cover enough and are small enough."""
-        most = np.inf if self.max_size is None else self.max_size
-        return [candidate for candidate in self._covering if candidate.mean("avg_size") <= most]
-
-    @cached_property
-    def _covering(self) -> list[Candidate]:
+        """Candidates that cover enough."""
         return [candidate for candidate in self.candidates if not self.covers_too_little(candidate)]
 
     # ---- points to choose from --------------------------------------------------------------
 
     @cached_property
     def best(self) -> Candidate:
-        """The lowest cost among those allowed; if there are none, among those that cover enough."""
-        choice = self.allowed or self._covering or self.candidates
-        return min(choice, key=lambda candidate: candidate.mean("cost"))
+        """The lowest cost among those allowed; if there are none, among all."""
+        return min(self.allowed or self.candidates, key=lambda candidate: candidate.mean("cost"))
 
     @property
     def recommended(self) -> Candidate | None:
@@ -281,18 +264,14 @@ class Comparison:
     @property
     def reason(self) -> str:
         """State the recommendation, its gain and price, and exclusions, line by line."""
-        best, lines = self.best, [f"{self.best.name}: {self.gain}"]
+        best, lines = self.best, [f"Recommended: {self.best.name}", *self._gain()]
         if self.recommended is None:
-            required = f"coverage of {100 * (1 - self.alpha):.4g}%"
-            if self.max_size is not None:
-                required += f" and at most {self.max_size:g} labels per set"
-            lines = [f"No candidate has {required}. Without these: {best.name}."]
+            lines = [f"No candidate reaches {self.target}. The lowest cost has {best.name}."]
         if self.costs_too_much(best):
             lines.append(
                 f"Sets of all {self.n_classes} classes cost no more. Add calibration examples or "
                 "improve the model."
             )
-        lines += self.floor_price
         for problem, applies in {
             f"Coverage significantly below {self.target}": self.covers_too_little,
             f"Cost no lower than that of all {self.n_classes} classes": self.costs_too_much,
@@ -304,38 +283,44 @@ class Comparison:
                 lines.append(f"{problem}: {', '.join([*names[:MOST_NAMES], *more])}.")
         return "\n".join(lines)
 
-    @property
-    def gain(self) -> str:
+    def _gain(self) -> list[str]:
         """State what `best` gains over the baseline, its price in labels, and for which classes."""
         best, other = self.best, self.baseline
         if other is None:
-            return f"{best.mean('avg_size'):.1f} labels per set."
+            return [f"It has {best.mean('avg_size'):.1f} labels per set."]
         if other is best:
-            return "the baseline; no candidate has a better trade-off."
+            return ["It is the baseline; no candidate has a lower cost."]
         n_best, n_other = (round(c.mean("n_likely_below")) for c in (best, other))
-        gain = f"{n_best:,} instead of {n_other:,} classes below {self.target}"
+        gain = f"{n_best:,} instead of {n_other:,} classes are below {self.target}"
         if n_best == n_other:
-            gain = f"as many classes below {self.target} ({n_best:,})"
+            gain = f"as many classes are below {self.target} ({n_best:,})"
         shortfalls = best.mean("shortfall"), other.mean("shortfall")
         if not np.isnan(shortfalls).any():
-            gain += " and a shortfall of {:.1f} instead of {:.1f} points".format(*shortfalls)
+            gain += " and the shortfall is {:.1f} instead of {:.1f} points".format(*shortfalls)
         added = best.mean("avg_size") - other.mean("avg_size")
-        price = f"for {added:.1f} more labels per set than"
+        price = f"for {added:.1f} more labels per set"
         if added < 0.05:
-            price = "with sets of the same size as"
+            price = "with sets of the same size"
         if added <= -0.05:
-            price = f"with {-added:.1f} fewer labels per set than"
-        return "\n".join([f"{gain}, {price} {other.name}.", *self._helped_classes()])
+            price = f"with {-added:.1f} fewer labels per set"
+        gain = f"Compared with {other.name}, {gain}, {price}."
+        if other in self.allowed and self.n_splits > 1:
+            gain += self._verdict(other, has_larger_sets=added >= 0.05)
+        return [gain, *self._helped_classes()]
 
-    @property
-    def floor_price(self) -> list[str]:
-        """State the labels that a floor adds to the sets of `best`; empty without a floor."""
-        plain = self.best.avg_size_without_floor
-        if plain is None:
-            return []
-        added = self.best.mean("avg_size") - plain
-        share = added / max(plain, 1e-9)
-        return [f"The floor adds {added:.2f} labels to the average set ({share:+.0%})."]
+    def _verdict(self, other: Candidate, *, has_larger_sets: bool) -> str:
+        """Weigh the gain of `best` against its price, by the costs."""
+        cost, other_cost = f"{self.best.mean('cost'):.1f}", f"{other.mean('cost'):.1f}"
+        if self.difference_to_best(other).is_significant:
+            return f" Its cost is significantly lower ({cost} instead of {other_cost})."
+        verdict = f" The costs do not differ significantly ({cost} and {other_cost})"
+        if not has_larger_sets:
+            return f"{verdict}."
+        return (
+            f"{verdict}: on balance, the better coverage is worth about what the larger sets cost. "
+            f"So choose {other.name} instead if small sets matter more to you than the coverage of "
+            "every class."
+        )
 
     def _helped_classes(self) -> list[str]:
         """Name classes that the baseline covers too little in most splits, and what `best` does."""
@@ -360,7 +345,7 @@ class Comparison:
             f"{names[y]} {before[y]:.0%} -> {after[y]:.0%}".replace(" ", NO_BREAK) for y in worst
         ]
         more = f", and {len(classes) - len(worst)} more" if len(classes) > len(worst) else ""
-        return [f"Undercovered classes: {', '.join(changes)}{more}."] if changes else []
+        return [f"Undercovered by {other.name}: {', '.join(changes)}{more}."] if changes else []
 
     # ---- ways to read it ---------------------------------------------------------------------
 
@@ -372,12 +357,11 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON."""
         names = ("alpha", "n_splits", "n_calibration", "n_test", "noise_floor")
-        asked = ("max_size", "confidence")
         points = {
             name: point and {"method": point.method, "score": point.score}
             for name, point in self._points.items()
         }
-        numbers = {name: getattr(self, name) for name in (*names, *asked)}
+        numbers = {name: getattr(self, name) for name in names}
         curve = {"learning_curve": self.rows()} if self.smaller else {}
         return {**numbers, "candidates": self._rows(), **points, "reason": self.reason, **curve}
 
@@ -397,10 +381,6 @@ class Comparison:
             for name in metrics:
                 row[name] = or_none(candidate.mean(name))
                 row[f"{name}_se"] = or_none(candidate.standard_error(name))
-            for name in ("accepted_share", "accepted_accuracy"):
-                row[name] = or_none(candidate.mean(name))
-            if candidate.avg_size_without_floor is not None:
-                row["avg_size_without_floor"] = candidate.avg_size_without_floor
             difference = self.difference_to_best(candidate)
             row |= {
                 "cost_above_best": difference.mean,
@@ -421,37 +401,38 @@ class Comparison:
     def _roles(self, candidate: Candidate) -> list[str]:
         if self.covers_too_little(candidate):
             return ["coverage too low"]
-        names = {"recommended": "best trade-off", "most_even": "most even"}
-        roles = [
-            names.get(name, name) for name, point in self._points.items() if point is candidate
-        ]
+        points = self._points.items()
+        roles = [name.replace("_", " ") for name, point in points if point is candidate]
         return ["cost too high"] if self.costs_too_much(candidate) and not roles else roles
 
-    def is_distinguishable(self, candidate: Candidate) -> bool:
-        """Whether its cost differs significantly from the lowest one, or it is not allowed."""
+    def is_tied(self, candidate: Candidate) -> bool:
+        """Whether its cost is not significantly above the lowest one, and it is allowed."""
         is_other = candidate in self.allowed and candidate is not self.best
-        return not is_other or self.difference_to_best(candidate).is_significant
+        return is_other and not self.difference_to_best(candidate).is_significant
 
     def table(self, candidates: Sequence[Candidate] | None = None) -> str:
-        """Return the table of the `selection`, or of other candidates with standard errors."""
-        with_errors, below = candidates is not None, self._short_target
+        """Return the table of the `selection` with roles, or of other candidates with CovGap."""
+        is_short, below = candidates is None, self._short_target
         titles = ["", f"classes\nbelow {below}", "shortfall\nin points", "labels\nper set"]
-        titles += ["overall\ncoverage", *(["CovGap", "cost"] if with_errors else [""])]
+        titles += ["covered\noverall", "\ncost", "" if is_short else "CovGap"]
         cells = []
         for candidate in self.selection if candidates is None else candidates:
-            is_best = candidate is self.recommended
-            n_below, coverage = (candidate.mean(n) for n in ("n_likely_below", "marginal_coverage"))
-            row = [f"{'>' if is_best else ' '} {candidate.name}", f"{n_below:.0f}"]
-            row += [_mean(candidate, name, with_errors) for name in ("shortfall", "avg_size")]
-            row.append(f"{coverage:.1%}")
-            if with_errors:
-                mark = " " if self.is_distinguishable(candidate) else "="
-                row += [_mean(candidate, "covgap", True), f"{candidate.mean('cost'):.1f}{mark}"]
-            else:
-                runner_up = "runner-up" if candidate is self.runner_up else ""
-                row.append(next(iter(self._roles(candidate)), runner_up))
-            cells.append(row)
-        return aligned(titles, cells, left=() if with_errors else (len(titles) - 1,))
+            shortfall = candidate.mean("shortfall")
+            mark = "" if is_short else "=" if self.is_tied(candidate) else " "
+            runner_up = "runner-up" if candidate is self.runner_up else ""
+            role = next(iter(self._roles(candidate)), runner_up)
+            cells.append(
+                [
+                    f"{'>' if candidate is self.recommended else ' '} {candidate.name}",
+                    f"{candidate.mean('n_likely_below'):.0f}",
+                    "–" if np.isnan(shortfall) else f"{shortfall:.1f}",
+                    f"{candidate.mean('avg_size'):.1f}",
+                    f"{candidate.mean('marginal_coverage'):.1%}",
+                    f"{candidate.mean('cost'):.1f}{mark}",
+                    role if is_short else f"{candidate.mean('covgap'):.1f}",
+                ]
+            )
+        return aligned(titles, cells, left=(len(titles) - 1,) if is_short else ())
 
     def curve_table(self) -> str:
         """Return labels per set and shortfall of every candidate at every calibration size."""
@@ -482,8 +463,6 @@ class Comparison:
         per_class = self.n_calibration / n_tested
         examples = f"{per_class:.0f}" if per_class >= 10 else f"{per_class:.2g}"
         target = "targets by class" if self._is_per_class else f"target {self.target}"
-        if self.confidence is not None:
-            target += f" with {100 * self.confidence:.4g}% confidence"
         return (
             f"{classes}, {about}{examples} calibration examples each, {target}, "
             f"{self.n_splits} random splits"
@@ -493,34 +472,29 @@ class Comparison:
         """Show what to choose from, and the recommendation; `more` names where the rest is."""
         table = [self.table(self.candidates if everything else None)]
         n_more = len(self.candidates) - len(self.selection)
-        meaning = (
+        meaning = [
             f"Classes below {self._short_target}: significantly, at a 5% false discovery rate. "
-            f"Shortfall: of a typical class from {self.target}, noise-corrected."
-        )
+            f"Shortfall: how far a typical class falls below {self.target}, noise-corrected. "
+            "Cost: labels per set plus a penalty for misses; it weighs small sets against "
+            "coverage of every class."
+        ]
         if everything:
-            meaning += (
-                f" CovGap: sampling noise alone gives {self.noise_floor:.1f}. Cost: labels per "
-                "example, with those that misses would have taken; '=' is not distinguishable from "
-                f"the lowest with {self.n_splits} splits. Means ± standard errors over splits into "
-                f"{self.n_calibration:,} calibration and {self.n_test:,} test examples."
+            meaning.append(
+                "Costs with '=' differ from the lowest by no more than sampling noise. CovGap: "
+                f"sampling noise alone gives {self.noise_floor:.1f}. Means over {self.n_splits} "
+                f"splits into {self.n_calibration:,} calibration and {self.n_test:,} test examples."
             )
         elif n_more:
             table.append(f"  {n_more} more: {more}")
         curve = ["", self.curve_table()] if self.smaller else []
         reason = map(folded, self.reason.splitlines())
-        text = [folded(self.heading()), "", *table, "", folded(meaning), "", *reason, *curve]
+        text = [folded(self.heading()), "", *table, "", *map(folded, meaning), "", *reason, *curve]
         return "\n".join(text)
 
     def __str__(self) -> str:
         return self.summary()
 
     __repr__ = __str__
-
-
-def _mean(candidate: Candidate, metric: str, with_error: bool) -> str:
-    mean = candidate.mean(metric)
-    error = f" ±{candidate.standard_error(metric):.1f}" if with_error else ""
-    return "–" if np.isnan(mean) else f"{mean:.1f}{error}"
 
 
 def folded(line: str) -> str:

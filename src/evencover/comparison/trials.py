@@ -7,10 +7,12 @@ scores them. Set sizes and costs need the rows again, and a second pass counts t
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +20,6 @@ import numpy as np
 from evencover import _kernels
 from evencover._kernels import Draws, ThresholdTable
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.comparison.cost import SetShares, sample_size
 from evencover.data.fingerprint import Sampler
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import joined, map_source
@@ -31,12 +32,14 @@ from evencover.predictors.rule import BoundScore
 from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream, places, random_order
 from evencover.scores import Score, make_score
-from evencover.sizes import at_once
-from evencover.threads import map_on_threads
+from evencover.sizes import at_once, sampled
+from evencover.threads import map_on_threads, n_threads
 from evencover.topk import concatenate_rows
-from evencover.validation import whole_number
+from evencover.validation import LARGEST, whole_number
 
 ROWS_AT_ONCE = at_once(2048, 3)  # whose set sizes one task counts
+# Costs are estimated on at most this many rows, and this many numbers are held at once.
+MOST_ROWS, MOST_NUMBERS = sampled(4096), sampled(1 << 22, 600)
 
 # Examples of each class, one number or (K,); or a fraction of all rows.
 CalibrationSize = int | float | IntArray
@@ -152,27 +155,20 @@ def try_all(
     rows: ScoredRows, predictors: Sequence[BasePredictor], splits: Sequence[Split], seed: int
 ) -> list[list[Outcome]]:
     """Calibrate and test every predictor on every split; return outcomes by predictor and split."""
+    from threadpoolctl import threadpool_limits
 
     def fit(job: tuple[BasePredictor, Split]) -> Trial:
         predictor, split = job
         fitted = predictor._with_params(random_state=(seed + split.repetition) % 2**64)
         return Trial(rows.calibrate(fitted, split.calibration), split.is_test)
 
-    outcomes = iter(rows.measure(fit_all(fit, product(predictors, splits))))
-    return [[next(outcomes) for _ in splits] for _ in predictors]
-
-
-def fit_all(fit: Callable[[Any], Trial], jobs: Iterable[Any]) -> list[Trial]:
-    """Return ``fit(job)`` of every job, in order, without warnings about single splits.
-
-    Linear algebra starts no threads meanwhile. That limit is one for the whole process, and each
-    k-means sets it and puts it back, so it is set here before the first and until the last.
-    """
-    from threadpoolctl import threadpool_limits
-
+    # Linear algebra starts no threads meanwhile. That limit is one for the whole process, and each
+    # k-means sets it and puts it back, so it is set here before the first and until the last.
     with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):
-        warnings.simplefilter("ignore", EvencoverWarning)
-        return list(map_on_threads(fit, jobs))
+        warnings.simplefilter("ignore", EvencoverWarning)  # about single splits
+        trials = list(map_on_threads(fit, product(predictors, splits)))
+    outcomes = iter(rows.measure(trials))
+    return [[next(outcomes) for _ in splits] for _ in predictors]
 
 
 class ScoredRows:
@@ -250,21 +246,16 @@ class ScoredRows:
                 self.test_scores[tried[0].score], self.true_ranks,
             )  # fmt: skip
             covered = self._count_covered(tried)
-            for column, filled in zip(counter.keeps_top, counts.filled, strict=True):
-                covered[column][1][:] += filled
             penalties = shares.penalties(
                 [(trial.thresholds, trial.predictor.alpha_) for trial in tried],
                 [trial.is_test & self.is_known for trial in tried],
                 [self.is_top if trial.predictor.fit_.keep_top else None for trial in tried],
             )
-            for number, trial, pair, sizes, accepted, penalty in zip(
-                numbers[base], tried, covered, counts.sizes, counts.accepted, penalties,
-                strict=True,
-            ):  # fmt: skip
+            for number, trial, pair, sizes, penalty in zip(
+                numbers[base], tried, covered, counts, penalties, strict=True
+            ):
                 n_unknown = int((~self.is_known & trial.is_test).sum())
                 tally = Tally(pair[0], pair[1], sizes, n_unknown=n_unknown)
-                if trial.predictor.fit_.keep_top:
-                    tally = tally._replace(accepted=accepted[0], accepted_right=accepted[1])
                 avg_size = float(sizes @ np.arange(len(sizes)) / max(1, sizes.sum()))
                 outcomes[number] = Outcome(trial.predictor, tally, avg_size + penalty)
         return [outcomes[number] for number in range(len(trials))]
@@ -291,6 +282,8 @@ class ScoredRows:
             scores = self.test_scores[trial.score]
             hit = _kernels.is_member(scores, limits, self.rank_draws, ranks)
             hit &= scores < np.inf  # a label that is not listed is in no set
+            if trial.predictor.fit_.keep_top:
+                hit |= self.is_top
             return tested[id(trial.is_test)], by_class(hit & trial.is_test)
 
         return list(map_on_threads(count, trials))
@@ -328,30 +321,17 @@ def score_true_labels(
 # ---- one pass over the rows --------------------------------------------------------------------
 
 
-class SizeCounts(NamedTuple):
-    """Counts of one base score's trials.
-
-    ``sizes`` (trials, K + 1): test rows by set size. ``filled`` (m, K): for the m trials that keep
-    the most probable class, rows by class that are covered because of that. ``accepted`` (trials,
-    2, K): of sets of one label, test rows by most probable class, and those where it is right.
-    """
-
-    sizes: IntArray
-    filled: IntArray
-    accepted: IntArray
-
-
 class Reading(NamedTuple):
-    """The counts of each base score, and sampled rows (m, K) with their keys (m,)."""
+    """Test rows by set size (trials, K + 1) of each base score; a sample (m, K) and its keys."""
 
-    counts: list[SizeCounts]
+    counts: list[IntArray]
     sample: Any
     keys: Array
 
     @classmethod
     def total(cls, parts: Iterable[Reading]) -> Reading:
         """Add up the counts of consecutive blocks, and join their samples."""
-        counts: list[SizeCounts] = []
+        counts: list[IntArray] = []
         samples, keys = [], []
         for part in parts:
             samples.append(part.sample)
@@ -360,8 +340,7 @@ class Reading(NamedTuple):
                 counts = part.counts
                 continue
             for total, more in zip(counts, part.counts, strict=True):
-                for array, values in zip(total, more, strict=True):
-                    array += values
+                total += more
         return cls(counts, concatenate_rows(samples), np.concatenate(keys))
 
 
@@ -414,9 +393,8 @@ class SizeCounter:
             [trial.thresholds for trial in trials],
         )
 
-    def count(self, block: Block) -> SizeCounts:
-        """Count one block."""
-        assert block.labels is not None
+    def count(self, block: Block) -> IntArray:
+        """Count the test rows of one block by set size (trials, K + 1)."""
         n_rows, n_classes = block.rows.shape
         formula, options = self.scoring.score.kernel, {"logits": self.scoring.logits}
         draws = self.scoring.draws(block, exact=self.exact)
@@ -427,34 +405,154 @@ class SizeCounter:
         sizes = np.empty((n_rows, len(self.tests)), dtype=np.int64)
         sizes[:, self.columns] = np.concatenate(parts, axis=1)
         is_test = np.stack([flags[block.start : block.start + n_rows] for flags in self.tests], 1)
-        filled = np.zeros((len(self.keeps_top), n_classes), dtype=np.int64)
         if self.keeps_top:
-            top = block.rows.argmax(axis=1)
-            is_label = top == block.labels
+            top = _kernels.top_classes(block.rows)
             scores = _kernels.true_label_scores(formula, block.rows, draws, top, **options)
             draw = _kernels.row_numbers(block.rows, draws._replace(score_use=None))[1]
-        for counts, column in zip(filled, self.keeps_top, strict=True):
+        for column in self.keeps_top:
             limits = self.thresholds[column].of_classes(top)
-            lacks_top = ~_kernels.is_member(scores, limits, draw, np.ones(n_rows, dtype=np.int64))
-            sizes[:, column] += lacks_top
-            counts += np.bincount(
-                top[lacks_top & is_label & is_test[:, column]], minlength=n_classes
+            sizes[:, column] += ~_kernels.is_member(
+                scores, limits, draw, np.ones(n_rows, dtype=np.int64)
             )
-        accepted = np.zeros((len(self.tests), 2, n_classes), dtype=np.int64)
-        if self.keeps_top:
-            accepted = _accepted(top, is_label, (sizes == 1) & is_test, n_classes)
         width = n_classes + 1
         sizes += np.arange(0, width * len(self.tests), width)
         by_size = np.bincount(sizes[is_test], minlength=width * len(self.tests))
-        return SizeCounts(by_size.reshape(-1, width), filled, accepted)
+        return by_size.reshape(-1, width)
 
 
-def _accepted(top: IntArray, is_label: Array, is_single: Array, n_classes: int) -> IntArray:
-    """Count sets of one label (n, trials) by that label, the most probable class, and if right."""
-    n_trials = is_single.shape[1]
-    rows, trials = np.nonzero(is_single)
-    keys = trials * n_classes + top[rows]
-    counts = [
-        np.bincount(each, minlength=n_trials * n_classes) for each in (keys, keys[is_label[rows]])
-    ]
-    return np.stack([count.reshape(n_trials, n_classes) for count in counts], axis=1)
+# ---- costs ---------------------------------------------------------------------------------------
+
+
+def sample_size(n_rows: int, n_classes: int) -> int:
+    """Return how many rows estimate the shares."""
+    return min(n_rows, MOST_ROWS, max(64, MOST_NUMBERS // n_classes))
+
+
+class SetShares:
+    """The share of sampled rows (M, K) whose set contains a class, for one base score; the costs.
+
+    The cost of a method is in labels: those in its sets, and those needed to contain missed labels.
+    A class's threshold is expressed by t, the fraction of rows whose set includes the class, and a
+    row of the class by v, the fraction at which its set would contain the label. Both are labels
+    per row, comparable between scores. The best t is the 1 - alpha quantile of v, the target of
+    pinball loss:
+
+        cost = AvgSize + sum over classes of 1/alpha_y * the mean over its rows of max(v - t, 0)
+
+    A label in a set costs 1; a missed row costs what it would have taken to contain its label. A
+    row whose label is in its set as the most probable class (`keep_top`) is not missed. Sets of all
+    K classes cost K.
+
+    ``ordered`` (K, M) are the sample's scores of each class, sorted; ``label_shares`` (N,) is, for
+    every row of the data, the share of the sample whose set contains the row's label at the row's
+    score. Where ranks are limited, the sample's ``scores`` and ``ranks`` (M, K) are kept, too.
+    """
+
+    def __init__(
+        self,
+        scoring: BoundScore,
+        sample: Any,
+        keys: Array,
+        labels: IntArray,
+        label_scores: FloatArray,
+        label_ranks: IntArray,
+    ) -> None:
+        score, options = scoring.score, {"logits": scoring.logits}
+        use = int(RandomStream.SCORE) if score.is_random else None
+        draws = Draws(int(scoring.random_state), use, None, keys)
+
+        def scores_of(rows: slice) -> FloatArray:
+            row_draws = draws.of_rows(rows.start, rows.stop)
+            return _kernels.score_matrix(score.kernel, sample[rows], row_draws, **options)
+
+        def ranks_of(rows: slice) -> FloatArray:
+            return _kernels.rank_matrix(sample[rows], **options).astype(np.float64)
+
+        self.labels = labels
+        scores = _by_class(scores_of, *sample.shape)
+        with_ranks = len(label_ranks) > 0
+        self.ordered = _sorted(scores.copy() if with_ranks else scores)
+        self.label_shares = _share_at_most(self.ordered, labels, label_scores)
+        if with_ranks:
+            ranks = _by_class(ranks_of, *sample.shape)
+            self.scores, self.ranks = scores.T, ranks.T
+            self.rank_shares = _share_at_most(_sorted(ranks.copy()), labels, label_ranks)
+
+    def penalties(
+        self,
+        fits: Sequence[tuple[Thresholds, FloatArray]],
+        tests: Sequence[Array],
+        kept: Sequence[Array | None],
+    ) -> list[float]:
+        """Compute, for each fit, the sum over classes of 1/alpha times the mean of max(v - t, 0).
+
+        A fit is its thresholds and the alpha of each class (K,); `tests` flag its test rows (N,),
+        and `kept` those whose label is in the set as the most probable class.
+        """
+        included = self._share_within([thresholds.upper for thresholds, _ in fits])
+        pairs = [n for n, (thresholds, _) in enumerate(fits) if thresholds.lower is not None]
+        lower = self._share_within([fits[number][0].lower for number in pairs])
+        for number, share in zip(pairs, lower, strict=True):
+            chance = np.asarray(fits[number][0].upper_probability)
+            included[number] = chance * included[number] + (1 - chance) * share
+        return [
+            self._penalty(*fit, is_test, share, is_kept)
+            for fit, is_test, share, is_kept in zip(fits, tests, included, kept, strict=True)
+        ]
+
+    def _share_within(self, thresholds: Sequence[FloatArray | None]) -> FloatArray:
+        """Compute the share of rows within each threshold of each class (thresholds, K)."""
+        n_classes, n_rows = self.ordered.shape
+        by_class = np.array(thresholds, dtype=np.float64).reshape(-1, n_classes).T
+        by_class = np.minimum(by_class, LARGEST)  # unlisted classes, with score +inf, are in no set
+        # One class after the other: its scores are in the cache then.
+        classes = np.repeat(np.arange(n_classes), by_class.shape[1])
+        counts = _kernels.counts_within(self.ordered, classes, by_class.ravel())
+        return np.ascontiguousarray(counts.reshape(by_class.shape).T) / n_rows
+
+    def _penalty(
+        self,
+        thresholds: Thresholds,
+        alphas: FloatArray,
+        is_test: Array,
+        included: FloatArray,
+        is_kept: Array | None,
+    ) -> float:
+        wanted = self.label_shares
+        if thresholds.rank_limit is not None:
+            is_inside = self.scores <= np.minimum(thresholds.upper, LARGEST)
+            is_inside &= self.ranks <= thresholds.rank_limit
+            included, wanted = is_inside.mean(axis=0), np.maximum(wanted, self.rank_shares)
+        if is_kept is not None:
+            wanted = np.where(is_kept, 0.0, wanted)
+        counts, sums = _kernels.shortfalls(self.labels, is_test, wanted, included)
+        tested = counts > 0
+        return float((sums[tested] / counts[tested] / alphas[tested]).sum())
+
+
+def _by_class(values_of: Callable[[slice], FloatArray], n_rows: int, n_classes: int) -> FloatArray:
+    """Compute the values of all rows, some rows at a time on all cores, transposed (K, M)."""
+    transposed = np.empty((n_classes, n_rows))
+
+    def fill(rows: slice) -> None:
+        transposed[:, rows] = values_of(rows).T
+
+    deque(map_on_threads(fill, _slices(n_rows)), maxlen=0)
+    return transposed
+
+
+def _sorted(values: FloatArray) -> FloatArray:
+    """Sort each class's values (K, M), in place."""
+    deque(map_on_threads(lambda rows: values[rows].sort(axis=1), _slices(len(values))), maxlen=0)
+    return values
+
+
+def _slices(n: int) -> list[slice]:
+    """Equal parts, enough for all cores to end at about the same time."""
+    step = max(1, ceil(n / (4 * n_threads())))
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def _share_at_most(ordered: FloatArray, labels: IntArray, values: Array) -> FloatArray:
+    """For each row, the share of its class's values (K, M) that are at most its value (N,)."""
+    return _kernels.counts_within(ordered, labels, values) / ordered.shape[1]

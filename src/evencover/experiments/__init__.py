@@ -1,7 +1,6 @@
 """Reproduce the paper's study: declare a grid, run it, make tables and figures."""
 
-from evencover.experiments.grid import Grid, shipped
-from evencover.experiments.study import Results, run
+from evencover.experiments.study import Grid, Results, run, shipped
 from evencover.experiments.table import make_table
 
 __all__ = ["Grid", "Results", "make_table", "run", "shipped"]

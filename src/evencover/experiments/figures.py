@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from evencover.errors import InputError
 from evencover.evaluation.metrics import Metric, shown_in
 from evencover.experiments.study import Results, coverage_of
 from evencover.output.atomic import atomic_path, check_output
@@ -83,8 +82,8 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
     columns = max(1, min(len(labels), int(size[0] / LEGEND_COLUMN)))
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=columns)
     kind = ", randomized for exact coverage" if exact else ""
-    level = f", alpha = {rows[0]['alpha']:g}" if "alpha" not in rows[0]["title"] else ""
-    figure.suptitle(f"{_title(rows[0])}{kind} (mean ± 1.96 SE{level})")
+    level = f"alpha = {rows[0]['alpha']:g}"
+    figure.suptitle(f"{_title(rows[0])}{kind} (mean ± 1.96 SE, {level})")
     return figure
 
 
@@ -126,12 +125,6 @@ def draw_heatmap(results: Results, dataset: str, score: str) -> Any:
 
     rows = [r for r in results.summary() if (r["dataset"], r["score"]) == (dataset, score)]
     rows = [row for row in rows if _is_tuned(row) and not row["exact"]]
-    if not rows:
-        raise InputError(
-            f"The results for {dataset} have no gamma x M grid to draw; run a grid with the keys "
-            "'gamma' and 'n_clusters', such as 'heatmap'."
-        )
-    rows = [row for row in rows if row["alpha"] == rows[0]["alpha"]]
     sizes = sorted({row["n_avg"] for row in rows})
     gammas, numbers = sorted({row["gamma"] for row in rows}), sorted({row["M"] for row in rows})
     panels = np.full((len(sizes), len(gammas), len(numbers)), np.nan)
@@ -174,7 +167,7 @@ def draw_classes(results: Results, dataset: str, method: str = "standard") -> An
     if not rows:
         return None
     n_avg, alpha = max(row["n_avg"] for row in rows), rows[0]["alpha"]
-    rows = [row for row in rows if (row["n_avg"], row["alpha"]) == (n_avg, alpha)]
+    rows = [row for row in rows if row["n_avg"] == n_avg]
     names, size = results.class_names.get(dataset), (3.6 * len(rows) + 0.6, 5.6)
     figure, grid = _new_figure(1, len(rows), size)
     for ax, row in zip(grid[0], rows, strict=True):

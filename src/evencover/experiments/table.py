@@ -7,11 +7,11 @@ import io
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from math import sqrt
 from typing import Any, NamedTuple
 
 from evencover.errors import InputError
-from evencover.evaluation.metrics import Metric, find_metric, shown_in
 from evencover.experiments.study import Results
 from evencover.validation import raise_unknown
 
@@ -21,10 +21,7 @@ CITATION = (
 )
 # The published numbers are for all classes of these data.
 N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}
-# Methods within this difference of the lowest printed gap tie for best, as in the paper. CovGap
-# below the noise floor counts as the noise floor.
-TIE = 0.2
-GAPS = ("covgap", "true_gap")
+METRICS = {"covgap": "CovGap", "avg_size": "AvgSize"}
 
 Row = dict[str, Any]  # of `Results.summary`
 
@@ -34,10 +31,9 @@ def make_table(
     style: str = "markdown",
     *,
     n_avg: Sequence[int] | None = None,
-    metrics: Sequence[str] | None = None,
     exact: bool = False,
 ) -> str:
-    """Show a study's results as the paper's Table 2.
+    """Show a study's CovGap and AvgSize as the paper's Table 2.
 
     Parameters
     ----------
@@ -47,16 +43,12 @@ def make_table(
         "markdown", "latex" (with booktabs and xcolor) or "csv".
     n_avg
         Calibration sizes; all by default.
-    metrics
-        Names of metrics; by default the paper's, CovGap and AvgSize.
     exact
         Show the randomized variants.
     """
     if style not in STYLES:
         raise_unknown("format", style, STYLES)
     how = STYLES[style]
-    names = [metric.name for metric in shown_in("study")[:2]] if metrics is None else metrics
-    shown = [find_metric(name, "study") for name in names]
     rows = [row for row in results.summary() if row["exact"] == exact]
     if not rows:
         kind = "randomized (exact)" if exact else "plain"
@@ -67,29 +59,23 @@ def make_table(
         if n not in available:
             listed = ", ".join(map(str, available))
             raise InputError(f"These results have n_avg {listed}. Got {n}.")
-    best = _best_gaps(rows)
     lines: dict[tuple[str, ...], dict[int, Row]] = {}
     for row in rows:
         dataset = row["dataset"] + (" (simulated)" if row["simulated"] else "")
         lines.setdefault((dataset, row["score"], row["title"]), {})[row["n_avg"]] = row
-    columns = [(n, metric) for n in sizes for metric in shown]
-    heads = ["data set", "score", "method", *(f"n_avg={n} {m.title}" for n, m in columns)]
+    columns = list(product(sizes, METRICS))
+    heads = ["data set", "score", "method"]
+    heads += [f"n_avg={n} {title}" for n, title in product(sizes, METRICS.values())]
     table = [[how.escape(head) for head in heads]]
     for line_names, line in lines.items():
-        numbers = [how.cell(line.get(n), metric, best) for n, metric in columns]
+        numbers = [how.cell(line.get(n), metric) for n, metric in columns]
         table.append([*map(how.escape, line_names), *numbers])
-    alphas = ", ".join(f"{alpha:g}" for alpha in sorted({row["alpha"] for row in rows}))
-    notes = [f"Mean (standard error) over {rows[0]['repetitions']} splits, alpha = {alphas}."]
-    gaps = [metric.title for metric in shown if metric.name in GAPS]
-    if gaps:
-        notes[0] += (
-            f" Bold: best {' and '.join(gaps)}, within {TIE}, of methods whose sets have at most "
-            "half of the classes."
-        )
+    splits = f"{rows[0]['repetitions']} splits, alpha = {rows[0]['alpha']:g}"
+    notes = [f"Mean (standard error) over {splits}."]
     if any(row["simulated"] for row in rows):
         notes.append("Simulated data resemble the paper's data; results are not a replication.")
     cells = [(line[n], metric) for line in lines.values() for n, metric in columns if n in line]
-    signs = "".join(verdict(row, metric.name)[-1:] for row, metric in cells)
+    signs = "".join(verdict(row, metric)[-1:] for row, metric in cells)
     if signs:
         notes.append(
             f"{CITATION} '=': within the joint error, |difference| <= 1.96 sqrt(se² + published "
@@ -101,27 +87,7 @@ def make_table(
     return how.write(title, table, [how.escape(note) for note in notes])
 
 
-# ---- the best, and the published -----------------------------------------------------------------
-
-
-def _setting(row: Row) -> tuple[Any, ...]:
-    return row["dataset"], row["score"], row["n_avg"], row["alpha"]
-
-
-def _is_useful(row: Row) -> bool:
-    """Whether sets have at most half of all classes; larger ones are even, but uninformative."""
-    return bool(row["avg_size"] <= row["n_classes"] / 2)
-
-
-def _best_gaps(rows: list[Row]) -> dict[tuple[Any, ...], float]:
-    """Return the lowest printed gaps of useful methods on the same splits, by setting and name."""
-    best: dict[tuple[Any, ...], float] = {}
-    for row in filter(_is_useful, rows):
-        for name in GAPS:
-            least = row["covgap_noise_floor"] if name == "covgap" else 0.0
-            key = (*_setting(row), name)
-            best[key] = min(best.get(key, float("inf")), round(max(row[name], least), 1))
-    return best
+# ---- the published numbers -----------------------------------------------------------------------
 
 
 @cache
@@ -141,7 +107,7 @@ def published(row: Row, metric: str) -> tuple[float, float] | None:
     """
     if row["exact"] or row["parameters"] or row["alpha"] != 0.1:
         return None
-    if row["n_classes"] != N_CLASSES.get(row["dataset"]) or metric not in ("covgap", "avg_size"):
+    if row["n_classes"] != N_CLASSES.get(row["dataset"]):
         return None
     printed = _published().get((row["dataset"], row["score"], row["method"], row["n_avg"]))
     return (float(printed[metric]), float(printed[f"{metric}_se"])) if printed else None
@@ -165,24 +131,19 @@ def verdict(row: Row, metric: str) -> str:
 
 
 class Style(NamedTuple):
-    """How a format marks the best number, shows a published one, escapes text, and is laid out."""
+    """How a format shows a published number, escapes text, and is laid out."""
 
-    best: str
     published: str
     escape: Callable[[str], str]
     write: Callable[[str, list[list[str]], list[str]], str]
 
-    def cell(self, row: Row | None, metric: Metric, best: dict[tuple[Any, ...], float]) -> str:
+    def cell(self, row: Row | None, metric: str) -> str:
         """Format a mean with its standard error, and the published number."""
         if row is None:
             return self.escape("–")
-        digits = metric.digits if metric.unit == "share" else 1  # the paper prints one decimal
-        mean, error = row[metric.name], row[f"{metric.name}_se"]
-        lowest = best.get((*_setting(row), metric.name), -1.0)
-        is_best = _is_useful(row) and round(mean, 1) - lowest < TIE + 0.01
-        text = (self.best if is_best else "{}").format(f"{mean:.{digits}f}")
-        text += f" ({self.escape('–') if error is None else f'{error:.{digits}f}'})"
-        printed = verdict(row, metric.name)
+        mean, error = row[metric], row[f"{metric}_se"]
+        text = f"{mean:.1f} ({self.escape('–') if error is None else f'{error:.1f}'})"
+        printed = verdict(row, metric)
         return text + (" " + self.published.format(self.escape(printed)) if printed else "")
 
 
@@ -220,7 +181,7 @@ def _tex(text: str) -> str:
 
 
 STYLES = {
-    "markdown": Style("**{}**", "[{}]", str, _markdown),
-    "latex": Style(r"\textbf{{{}}}", r"{{\color{{gray}}[{}]}}", _tex, _latex),
-    "csv": Style("{}", "[{}]", str, _csv),
+    "markdown": Style("[{}]", str, _markdown),
+    "latex": Style(r"{{\color{{gray}}[{}]}}", _tex, _latex),
+    "csv": Style("[{}]", str, _csv),
 }

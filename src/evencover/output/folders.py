@@ -167,10 +167,9 @@ def predict_to_folder(
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     listing = Listing(with_probabilities, top, tree)
     partitions = list(cut(source))
-    identities = [_identity(partition) for partition in partitions]
     made_from = {
         "model": digest(predictor),
-        "input": hashlib.blake2b(repr(identities).encode(), digest_size=16).hexdigest(),
+        "input": input_digest(source),
         "way of listing classes": str(listing),
     }
     files = [f"part-{number:05d}.parquet" for number in range(len(partitions))]
@@ -209,8 +208,14 @@ class PartitionWriter:
             return self(partition)
 
 
+def input_digest(source: Source) -> str:
+    """Identify the rows of a source, without reading all of them where possible."""
+    identities = [_identity(partition) for partition in cut(source)]
+    return hashlib.blake2b(repr(identities).encode(), digest_size=16).hexdigest()
+
+
 def _identity(partition: Source) -> tuple[Any, ...]:
-    """Identify a partition, without reading all of it where possible."""
+    """Identify a partition."""
     rows = partition.reader.identity_of_rows()
     if rows is None:
         content = hashlib.blake2b(digest_size=16)

@@ -389,8 +389,6 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
         row["name"] = candidate.name
         row["is_recommended"] = candidate is comparison.recommended
     headline, *advice = comparison.reason.splitlines()
-    if comparison.recommended is not None:
-        headline, advice = f"Recommended: {comparison.best.name}", [headline, *advice]
     metrics = descriptions("comparison", comparison.target)
     words = {"headline": headline, "advice": advice, "target": comparison.target}
     return content | words | {"n_classes": comparison.n_classes, "metrics": metrics}
