@@ -24,7 +24,7 @@ def test_no_link_is_broken(site):
 
 def test_tutorials_show_what_they_printed(site):
     page = (site / "tutorials" / "1_first_sets.html").read_text("utf-8")
-    assert "20200 rows, 505 classes" in page
+    assert "10563 files, 214 types" in page
     assert "sphx_glr_1_first_sets_001.png" in page
 
 
