@@ -100,6 +100,10 @@ STEPS = {
         ),
         data=("birds_inat.npz",),
     ),
+    "explanations": Step(
+        "scripts/draw_explanations.py",
+        (*pictures("evalues"), *pictures("gaps"), *pictures("pooling")),
+    ),
     "report": Step("scripts/draw_report.py", ("images/report.png",)),
     "paper": Step(
         "scripts/paper_study.py",
