@@ -52,8 +52,8 @@ def main(folder: Path) -> None:
     standard, pooled = calibrate()
     paths, probabilities = run_model(folder)
     one, per_type = standard.predict_set(probabilities), pooled.predict_set(probabilities)
-    print(f"{len(paths)} files; Python {platform.python_version()}\n")
 
+    print(f"{len(paths)} files, Python {platform.python_version()}")
     sets = list(zip(paths, one.to_lists(names=True), per_type.to_lists(names=True), strict=True))
     print(f"{'file':<30}{'one threshold':<15}one per type")
     for path, names, more_names in [row for row in sets if row[0].suffix == ".txt"][:8]:

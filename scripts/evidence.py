@@ -104,7 +104,7 @@ STEPS = {
         "scripts/draw_explanations.py",
         (*pictures("evalues"), *pictures("gaps"), *pictures("pooling")),
     ),
-    "report": Step("scripts/draw_report.py", ("images/report.png",)),
+    "report": Step("scripts/draw_report.py", ("images/report_dark.png", "images/report_light.png")),
     "paper": Step(
         "scripts/paper_study.py",
         (
@@ -115,7 +115,7 @@ STEPS = {
     ),
     "magika": Step(
         "scripts/record_magika.py",
-        tuple(f"evidence/magika_{part}.txt" for part in ("files", "sets", "types", "review")),
+        tuple(f"evidence/magika_{part}.txt" for part in ("sets", "types", "review")),
         package="magika",
     ),
     "advice": Step(

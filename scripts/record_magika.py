@@ -12,7 +12,7 @@ from pathlib import Path
 from evidence_output import write_text
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "name_files.py"
-PARTS = ("files", "sets", "types", "review")
+PARTS = ("sets", "types", "review")
 
 
 def main() -> None:

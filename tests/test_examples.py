@@ -57,8 +57,8 @@ def test_name_files(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("These are words of a plain text. " * 20, "utf-8")
     (tmp_path / "tiny.txt").write_text("word", "utf-8")
     load("name_files").main(tmp_path)
-    files, sets, types, review = capsys.readouterr().out.split("\n\n")
-    assert files.startswith("2 files")
+    sets, types, review = capsys.readouterr().out.split("\n\n")
+    assert sets.startswith("2 files")
     assert "notes.txt" in sets
     assert [line.split()[0] for line in types.splitlines()] == ["type", "python", "txt"]
     assert len(review.splitlines()) == 3
