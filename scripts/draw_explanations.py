@@ -1,7 +1,7 @@
-"""Draw the pictures of three explanations: partial pooling, TrueGap and e-values.
+"""Draw the pictures of four explanations: partial pooling, TrueGap, cost and e-values.
 
-python scripts/draw_explanations.py    writes pooling, gaps and evalues in docs/images, each as
-                                       _light.svg and _dark.svg
+python scripts/draw_explanations.py    writes pooling, gaps, cost and evalues in docs/images, each
+                                       as _light.svg and _dark.svg
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from matplotlib.ticker import NullLocator, StrMethodFormatter
 from scipy.stats import binom, norm
 
 from evencover import ClasswisePredictor, CoverageMonitor, PooledPredictor, StandardPredictor
+from evencover.data import load_filetypes
 from evencover.plotting import BLUE, GRAY, ORANGE
 
 TARGET = 0.9
@@ -111,6 +112,44 @@ def draw_gaps(ink: str) -> Any:
     return figure
 
 
+# ---- cost ----------------------------------------------------------------------------------------
+
+
+def cost_of_a_class(name: str = "txt") -> tuple[Any, Any, Any]:
+    """Return coverage of a file type, the share of sets with it, and the penalty for misses.
+
+    They are listed by threshold: one for each file of the type, in the order of its score.
+    """
+    rows, labels, names, _ = load_filetypes()
+    index = list(names).index(name)
+    scores = 1 - rows[:, index].astype(np.float64)
+    own = np.sort(scores[labels == index])
+    share = np.searchsorted(np.sort(scores), own, side="right") / len(scores)
+    coverage = np.arange(1, len(own) + 1) / len(own)
+    excess = np.maximum(share - share[:, None], 0).mean(axis=1)
+    return 100 * coverage, 100 * share, 100 * excess / (1 - TARGET)
+
+
+def draw_cost(coverage: Any, share: Any, penalty: Any, ink: str) -> Any:
+    """Draw both parts of the cost, and their sum."""
+    figure, ax = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
+    lines = {
+        "labels in sets": (share, GRAY, 0.6, (0, 9)),
+        "penalty for misses": (penalty, ORANGE, 0.51, (4, -34)),
+        "cost": (share + penalty, BLUE, 0.75, (0, 6)),
+    }
+    for title, (values, color, place, offset) in lines.items():
+        ax.plot(coverage, values, color=color, linewidth=2.2 if title == "cost" else 1.4)
+        point = np.searchsorted(coverage, 100 * place)
+        ax.annotate(
+            title, (coverage[point], values[point]), offset, color=color, textcoords="offset points"
+        )
+    ax.axvline(100 * TARGET, color=ink, linewidth=0.8, linestyle="--")
+    ax.set(xlabel="coverage of the class, %", ylabel="labels per 100 sets", xlim=(50, 100.5))
+    ax.set_ylim(0, 2 * (share + penalty)[coverage >= 50].min())
+    return figure
+
+
 # ---- e-values ------------------------------------------------------------------------------------
 
 STEP, BEFORE, AFTER = 5, 200, 200
@@ -150,6 +189,8 @@ def main() -> None:
     distances = pooling()
     write_pictures("pooling", lambda ink: draw_pooling(distances, ink))
     write_pictures("gaps", draw_gaps)
+    parts = cost_of_a_class()
+    write_pictures("cost", lambda ink: draw_cost(*parts, ink))
     stream = evidence()
     write_pictures("evalues", lambda ink: draw_evidence(*stream, ink))
 

@@ -63,6 +63,8 @@ RECORDED = (
     "timezones.npz",
 )
 
+EXPLAINED = ("cost", "evalues", "gaps", "pooling")
+
 # In the order of their duration. The benchmarks come last: they need an idle machine.
 STEPS = {
     "outputs": Step(
@@ -102,7 +104,7 @@ STEPS = {
     ),
     "explanations": Step(
         "scripts/draw_explanations.py",
-        (*pictures("evalues"), *pictures("gaps"), *pictures("pooling")),
+        tuple(path for name in EXPLAINED for path in pictures(name)),
     ),
     "report": Step("scripts/draw_report.py", ("images/report_dark.png", "images/report_light.png")),
     "paper": Step(
