@@ -135,7 +135,7 @@ def draw_cost(coverage: Any, share: Any, penalty: Any, ink: str) -> Any:
     figure, ax = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
     lines = {
         "labels in sets": (share, GRAY, 0.6, (0, 9)),
-        "penalty for misses": (penalty, ORANGE, 0.51, (4, -34)),
+        "penalty for misses": (penalty, ORANGE, 0.51, (4, -48)),
         "cost": (share + penalty, BLUE, 0.75, (0, 6)),
     }
     for title, (values, color, place, offset) in lines.items():
