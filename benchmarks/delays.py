@@ -3,14 +3,12 @@
 ``python -m benchmarks.delays``: evencover's evidence next to MAPIE's `RiskMonitoring`, a CUSUM that
 knows the fall, and a test of fixed size, on the same streams of hits and misses. Coverage is 92%
 for a number of labels and then falls; the target is 88%. Then false alarms where labels do not
-arrive at random. Writes results/delays and results/label_arrival, as .json and .md, and the tables
-of docs/research/monitoring.md: monitoring_delays.csv and monitoring_arrival.csv next to it.
+arrive at random. Writes results/delays and results/label_arrival, as .json and .md.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import subprocess
 import sys
 import tempfile
@@ -33,7 +31,6 @@ LEVEL, TARGET, EARLIER, SEED = 0.05, 0.88, 0.92, 7
 AFTER, FALLS, MOST = (0, 200, 1000, 5000), (0.7, 0.8), 3000
 LENGTH = AFTER[-1] + MOST
 CLASSES = 500  # of a monitor that tests all of them
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "research"
 EVERY = 10  # labels between looks at the score shift, whose bets take longer
 
 # Run by the peer's own Python: the first label at which each stream is in alarm, from one on.
@@ -234,12 +231,10 @@ def delay_table(found: dict[str, dict[str, float]]) -> list[list[str]]:
 
 
 def write(folder: Path, name: str, found: object, rows: list[list[str]], title: str) -> None:
-    """Write results as JSON and Markdown, and the page's table as CSV."""
+    """Write results as JSON and Markdown."""
     lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
     text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     write_results(folder, name, found, f"# {title}\n\n{text}\n")
-    with open(DOCS / f"monitoring_{name.removeprefix('label_')}.csv", "w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 DELAYS = "{} streams (seed {}): labels of the class from the fall to the alarm, median"

@@ -6,8 +6,8 @@
 
 Each step runs a script that writes tables to docs/evidence or pictures to docs/images. A step that
 fails or is interrupted leaves the record as it was, so the same command continues with it. The
-folder DATA has files of recorded predictions (.npz with `probs` and `labels`); steps that need one
-are skipped without it. README gets its tables at the end.
+folder DATA has files of recorded predictions (.npz with `probs` and `labels`). Steps that need such
+a file or a package are skipped without it. README gets its tables at the end.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ class Step(NamedTuple):
     command: str
     outputs: tuple[str, ...]
     data: tuple[str, ...] = ()  # files of DATA that it needs: appended to the command
+    package: str | None = None  # that it needs besides those of `make evidence`
 
 
 def pictures(name: str) -> tuple[str, str]:
@@ -60,6 +62,8 @@ RECORDED = (
     "sections.npz",
     "timezones.npz",
 )
+
+EXPLAINED = ("cost", "evalues", "gaps", "pooling")
 
 # In the order of their duration. The benchmarks come last: they need an idle machine.
 STEPS = {
@@ -98,7 +102,11 @@ STEPS = {
         ),
         data=("birds_inat.npz",),
     ),
-    "report": Step("scripts/draw_report.py", ("images/report.png",)),
+    "explanations": Step(
+        "scripts/draw_explanations.py",
+        tuple(path for name in EXPLAINED for path in pictures(name)),
+    ),
+    "report": Step("scripts/draw_report.py", ("images/report_dark.png", "images/report_light.png")),
     "paper": Step(
         "scripts/paper_study.py",
         (
@@ -106,6 +114,11 @@ STEPS = {
             "images/study/languages-classes.png",
             "images/study/languages.png",
         ),
+    ),
+    "magika": Step(
+        "scripts/record_magika.py",
+        tuple(f"evidence/magika_{part}.txt" for part in ("sets", "types", "review")),
+        package="magika",
     ),
     "advice": Step(
         "scripts/advice_study.py", ("evidence/advice.csv", "evidence/advice.md"), RECORDED
@@ -164,6 +177,14 @@ def command_of(step: Step, data: Path | None) -> list[str]:
     return [sys.executable, *step.command.split(), *paths]
 
 
+def missing(step: Step, data: Path | None) -> str | None:
+    """Return what a step needs and does not find."""
+    for file in step.data:
+        if not data or not (data / file).exists():
+            return f"{file} in DATA"
+    return step.package if step.package and find_spec(step.package) is None else None
+
+
 def run(name: str, data: Path | None) -> None:
     """Run a step, and record its outputs."""
     from evencover import __version__
@@ -207,17 +228,17 @@ def main() -> int:
     files.FOLDER.mkdir(exist_ok=True)
     failed, skipped = [], []
     for name in chosen or [name for name, step in STEPS.items() if not is_current(step)]:
-        data = options.data
-        if not all(data and (data / file).exists() for file in STEPS[name].data):
-            skipped.append(name)
+        lacks = missing(STEPS[name], options.data)
+        if lacks:
+            skipped.append(f"{name} (needs {lacks})")
             continue
         try:
-            run(name, data)
+            run(name, options.data)
         except subprocess.CalledProcessError as reason:
             print(f"{name} failed: {reason}", file=sys.stderr, flush=True)
             failed.append(name)
     README.write_text(files.with_blocks(README.read_text("utf-8")), encoding="utf-8")
-    for title, names in (("without data, skipped", skipped), ("failed", failed)):
+    for title, names in (("skipped", skipped), ("failed", failed)):
         if names:
             print(f"{title}: {', '.join(names)}")
     return int(bool(failed))

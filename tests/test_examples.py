@@ -49,6 +49,21 @@ def test_transformers():
         assert set(names) <= {"ant", "bee", "wasp", "fly", "moth"}
 
 
+@pytest.mark.filterwarnings("default")  # the library warns of itself
+def test_name_files(tmp_path, capsys):
+    pytest.importorskip("magika")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "one.py").write_text("import sys\n\nprint(sys.version)\n" * 5, "utf-8")
+    (tmp_path / "notes.txt").write_text("These are words of a plain text. " * 20, "utf-8")
+    (tmp_path / "tiny.txt").write_text("word", "utf-8")
+    load("name_files").main(tmp_path)
+    sets, types, review = capsys.readouterr().out.split("\n\n")
+    assert sets.startswith("2 files")
+    assert "notes.txt" in sets
+    assert [line.split()[0] for line in types.splitlines()] == ["type", "python", "txt"]
+    assert len(review.splitlines()) == 3
+
+
 @pytest.mark.filterwarnings("default")  # the libraries warn of each other
 def test_web_service(capsys):
     for library in ("starlette", "uvicorn", "prometheus_client", "httpx"):

@@ -73,7 +73,7 @@ def markdown(path: Path) -> list[str]:
 
 def is_number(cell: str) -> bool:
     """Return whether a table cell is a number, perhaps with a unit."""
-    return not re.search(r"[^\W\d]", cell.strip(" sx%")) or cell in ("", "–")
+    return not re.search(r"[^\W\d]", re.sub(r"(MB|[mµ]?s|x|%)$", "", cell.strip()))
 
 
 def with_blocks(text: str) -> str:

@@ -176,5 +176,10 @@ print(f"{page.stat().st_size / 1e6:.1f} MB, one file")
 # %%
 # On the command line: ``evencover report model.safetensors TEST.npz -o report.html``.
 #
-# .. image:: ../images/report.png
-#    :alt: Report of a bundled data set: headline, main figures and a chart of all classes
+# .. image:: ../images/report_light.png
+#    :class: only-light
+#    :alt: Report of the file types with one threshold: headline, main figures and remedies
+#
+# .. image:: ../images/report_dark.png
+#    :class: only-dark
+#    :alt: Report of the file types with one threshold: headline, main figures and remedies

@@ -36,7 +36,7 @@ def shown(page):
     return {
         *re.findall(r"^```\{evidence\} ([\w.]+)$", text, re.MULTILINE),
         *re.findall(r"^<!-- evidence: ([\w.]+) -->$", text, re.MULTILINE),
-        *re.findall(r"\(\.\./evidence/([\w.]+)\)|<\.\./evidence/([\w.]+)>", text),
+        *re.findall(r"[(<]\.\./evidence/([\w.]+)[)>]", text),
     }
 
 
