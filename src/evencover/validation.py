@@ -132,14 +132,6 @@ def class_labels(
     return labels.astype(np.int64, copy=False)
 
 
-def list_of_labels(values: Any) -> Array:
-    """Return labels as an array with one entry per row; raise for a scalar."""
-    labels = to_numpy(values, "'labels'")
-    if labels.ndim == 0:
-        raise InputError(f"'labels' must have one entry per row. Got only {labels.item()!r}.")
-    return labels
-
-
 def is_integer_text(text: str) -> bool:
     """Return whether text is an integer in plain digits.
 

@@ -3,13 +3,10 @@
 import ctypes
 import os
 import resource
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from attacks.forked import command
-from cli.running import environment
 from depth import IS_DEEP
 from inputs import read
 
@@ -148,21 +145,6 @@ def test_only_plain_digits_are_class_indices(tmp_path, label):
     (tmp_path / "y.txt").write_text(f"0\n1\n{label}\n1\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"row 2 of '.*y\.txt'"):
         read(as_source(tmp_path / "p.csv", tmp_path / "y.txt"))
-
-
-def test_closed_output_and_plain_terminals_are_no_trouble(made):
-    names = made / "named.npz"
-    np.savez(names, probs=np.full((4, 2), 0.5), labels=[0, 1, 0, 1], class_names=["é", "海"])
-    program = [sys.executable, "-m", "evencover", "info", str(names)]
-    closed = subprocess.run(
-        ["sh", "-c", '"$@" >&-', "sh", *program],
-        env=environment(),
-        capture_output=True,
-        check=False,
-    )
-    assert (closed.returncode, closed.stderr) == (0, b"")
-    plain = environment(PYTHONIOENCODING="ascii")
-    assert subprocess.run(program, env=plain, capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("key", ["class_names", "labels", "ids"])

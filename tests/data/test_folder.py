@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, read, write_file
 
-from evencover import EvencoverWarning, InputError, StandardPredictor, evaluate
+from evencover import InputError, StandardPredictor
 from evencover.data import as_source
 from evencover.data.open import column_from_file
 
@@ -130,21 +130,6 @@ def test_a_part_that_is_lost_on_the_way_is_named(tmp_path):
 def test_a_file_whose_name_looks_like_a_pattern(tmp_path):
     np.save(tmp_path / "a[1].npy", ROWS)
     assert_holds(as_source(tmp_path / "a[1].npy", LABELS))
-
-
-def test_a_block_may_have_unknown_labels_only():
-    rows, names = np.full((6, 2), 0.5), ["ant", "bee"]
-    blocks = [(rows, ["ant", "bee"] * 3), (rows, ["oak"] * 6)]
-    with pytest.warns(EvencoverWarning, match="6 of 12 rows"):
-        predictor = StandardPredictor(alpha=0.5).fit(iter(blocks), class_names=names)
-    with pytest.warns(EvencoverWarning, match="6 of 12 labels"):
-        assert predictor.evaluate(iter(blocks[::-1])).n_unknown == 6
-    with pytest.raises(InputError, match="Labels"):
-        predictor.evaluate(iter(blocks[1:]))
-    with pytest.raises(InputError, match="Labels"):
-        StandardPredictor().fit(iter(blocks[1:]), class_names=names)
-    with pytest.raises(InputError, match="'oak'"):
-        evaluate(predictor.predict_set(rows), ["oak"] * 6)
 
 
 @pytest.mark.parametrize("label", ["", " ", None, float("nan"), 7])

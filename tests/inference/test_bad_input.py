@@ -115,13 +115,6 @@ def test_output_begun_with_another_model_or_other_data(run, folder):
     assert len(read(folder / "scores")) == 12
 
 
-def test_names_that_look_like_numbers_stay_as_they_are(run, folder):
-    (folder / "numbers.txt").write_text("01\n1\n002\n2\n")
-    (folder / "list.csv").write_text("path,label\ndata/red/000.png,002\ndata/blue/000.png,1\n")
-    succeeded(run("mine.py:nameless", "list.csv", "--class-names", "numbers.txt"))
-    assert read(folder / "scores").column("label").to_pylist() == [2, 1]
-
-
 def test_moving_everything_is_no_other_model(run, folder, monkeypatch):
     succeeded(run("mine.py:pictures", "data"))
     assert "1 of them there already" in succeeded(run(str(folder / "mine.py:pictures"), "data")).out

@@ -114,7 +114,7 @@ def _label_columns(read: options.Input) -> tuple[Any, Any, Any]:
     from evencover.data.open import labels_of_file
 
     assert read.labels is not None
-    labels = labels_of_file(read.labels, read.labels_key, read.ids_key)
+    labels = labels_of_file(read.labels, read.labels_key, read.ids_key, with_times=True)
     return labels.ids, labels.values, labels.times
 
 

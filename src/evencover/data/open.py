@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -191,12 +191,15 @@ def labels_of_file(
     key: str | None = None,
     ids_key: str | None = None,
     n_rows: int | None = None,
+    *,
+    with_times: bool = False,
 ) -> SeparateLabels:
     """Read labels, with ids and times if every file has them; `n_rows` are expected in all."""
     files = _files(path)
     id_keys = (ids_key or ID_KEYS[0], *ID_KEYS)
     n_rows = n_rows if len(files) == 1 else None
-    parts = [_read(file, key or "labels", id_keys, n_rows) for file in files]
+    about = (key or "labels", id_keys, n_rows, with_times)
+    parts = [_read(file, *about) for file in files]
     starts = list(accumulate((len(part.values) for part in parts[:-1]), initial=0))
 
     def row_name(row: int) -> str:
@@ -268,7 +271,11 @@ def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
 
 
 def _read(
-    location: Location, key: str, id_keys: Sequence[str] = (), n_rows: int | None = None
+    location: Location,
+    key: str,
+    id_keys: Sequence[str] = (),
+    n_rows: int | None = None,
+    with_times: bool = False,
 ) -> SeparateLabels:
     """Read one value per row, with ids and times if the file has them.
 
@@ -277,15 +284,8 @@ def _read(
     is no number and occurs once.
     """
     with _columns(location) as columns:
-        ids = next((name for name in id_keys if name in columns), None)
-        keys = (key, *next((usual for usual in (LABEL_KEYS, ID_KEYS) if key in usual), ()))
-        name = next((name for name in keys if name in columns), None)
-        if name is None:
-            is_named = location.suffix.lower() in ARRAYS and ONLY_ARRAY not in columns
-            others = [column for column in columns if column != ids]
-            if is_named or len(others) != 1:
-                raise InputError(f"'{location}' must have a column {key!r}. Got {listed(columns)}.")
-            name = others[0]
+        is_named = location.suffix.lower() in ARRAYS and ONLY_ARRAY not in columns
+        name, ids = _chosen(columns, key, id_keys, f"'{location}'", is_named=is_named)
         values = columns[name]
         if _format(location) is CsvFile and list(columns) == [ONLY_ARRAY] and len(values):
             first, is_longer = str(values[0]), len(values) - 1 == n_rows
@@ -294,8 +294,24 @@ def _read(
         id_values = None if ids is None else columns[ids]
         if id_values is not None and len(id_values) != len(values):
             raise InputError(f"'{location}' has {len(id_values)} ids for {len(values)} values.")
-        times = columns.get("time")
+        times = columns.get("time") if with_times else None
         return SeparateLabels(_typed(values, location), id_values, times, n_columns=len(columns))
+
+
+def _chosen(
+    columns: Collection[str], key: str, id_keys: Sequence[str], owner: str, *, is_named: bool
+) -> tuple[str, str | None]:
+    """Return the columns of values and of ids; the values may be the only other column."""
+    ids = next((name for name in id_keys if name in columns), None)
+    keys = (key, *next((usual for usual in (LABEL_KEYS, ID_KEYS) if key in usual), ()))
+    name = next((name for name in keys if name in columns), None)
+    others = [column for column in columns if column != ids]
+    if name is None and (is_named or len(others) != 1):
+        raise InputError(
+            f"{owner} must have a column {key!r}. Got {listed(columns)}; name it with labels_key "
+            "(--labels-key)."
+        )
+    return others[0] if name is None else name, ids
 
 
 def _typed(values: Array, location: Location) -> Array:
@@ -311,15 +327,10 @@ def _typed(values: Array, location: Location) -> Array:
 def _labels_of_frame(frame: Any, labels_key: str | None, ids_key: str | None) -> SeparateLabels:
     """Read the labels of a frame, with ids if it has a column of them."""
     names = [column.name for column in frame_columns(frame)]
-    ids = next((name for name in (ids_key or ID_KEYS[0], *ID_KEYS) if name in names), None)
-    others = [name for name in names if name != ids]
-    label = labels_key or next((name for name in LABEL_KEYS if name in names), None)
-    label = others[0] if label is None and len(others) == 1 else label
-    if label not in names:
-        raise InputError(
-            f"'labels' must have a column {labels_key or 'labels'!r}. Got {listed(names)}; name it "
-            "with 'labels_key'."
-        )
+    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS)
+    label, ids = _chosen(
+        names, labels_key or "labels", id_keys, "'labels'", is_named=labels_key is not None
+    )
     return SeparateLabels(
         column_of(frame, names.index(label)),
         None if ids is None else column_of(frame, names.index(ids)),

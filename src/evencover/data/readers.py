@@ -38,7 +38,7 @@ from evencover.data.columns import (
 from evencover.data.source import RawBlock, Reader, slices
 from evencover.errors import InputError, listed
 from evencover.topk import TopK
-from evencover.validation import list_of_labels, score_rows
+from evencover.validation import score_rows
 
 # ---- arrays --------------------------------------------------------------------------------------
 
@@ -248,10 +248,10 @@ class StreamReader(Reader):
             raise InputError("All blocks must come with labels, or none.")
         if block.labels is None:
             return None
-        labels = list_of_labels(block.labels)
-        if len(labels) != n_rows:
+        labels = to_numpy(block.labels, "'labels'")
+        if labels.shape[:1] != (n_rows,):
             raise InputError(
-                f"'labels' must have one entry per row. Got {len(labels)} labels for {n_rows} rows."
+                f"'labels' must have one entry per row. Got {labels.size} labels for {n_rows} rows."
             )
         return labels
 
