@@ -20,7 +20,7 @@ found = theirs.evaluate(X_test, y_test, confidence=0.95, smoothing=False)
 # evencover
 from evencover import ClasswisePredictor
 
-ours = ClasswisePredictor(alpha=0.05)
+ours = ClasswisePredictor(alpha=0.05, keep_top=False)
 ours.fit(model.predict_proba(X_cal), y_cal)
 p = ours.predict_p(model.predict_proba(X_test))
 sets = ours.predict_set(model.predict_proba(X_test))

@@ -19,7 +19,7 @@ mask = masks[:, :, 0]
 # evencover
 from evencover import StandardPredictor
 
-ours = StandardPredictor(alpha=0.05, score="softmax")
+ours = StandardPredictor(alpha=0.05, score="softmax", keep_top=False)
 ours.fit(model.predict_proba(X_cal), y_cal)
 sets = ours.predict_set(model.predict_proba(X_test))
 guesses = model.predict(X_test)
