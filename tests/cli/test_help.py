@@ -1,7 +1,7 @@
 """Every command and option has help: short, in one line, and with the names to choose from."""
 
 import pytest
-from cli.running import shell, succeeded
+from cli.running import succeeded
 
 from evencover.cli.main import make_app
 from evencover.cli.options import fill_in_choices
@@ -65,8 +65,9 @@ def test_input_options_are_in_a_group_of_their_own(run):
     assert "None" not in text
 
 
-def test_help_ends_on_a_terminal_without_width():
-    assert "Usage" in succeeded(shell("evaluate", "--help", COLUMNS="0")).out
+def test_help_ends_on_a_terminal_without_width(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    assert "Usage" in succeeded(run("evaluate", "--help")).out
 
 
 def test_options_do_not_multiply():

@@ -1,6 +1,5 @@
 """The whole walk in a real shell, and the many ways of giving data."""
 
-import numpy as np
 import pytest
 from cli.running import assert_found, shell, succeeded
 
@@ -34,14 +33,3 @@ def test_the_whole_walk_begins_and_ends_in_a_real_shell(folder, data, run):
         "size": sets.sizes.tolist(),
         "accepted": sets.accepted.tolist(),
     }
-
-
-@pytest.mark.parametrize("how", ["key", "flag"])
-def test_logits_by_key_or_by_flag(folder, run, data, how):
-    key = "logits" if how == "key" else "probs"
-    flag = [] if how == "key" else ["--logits"]
-    np.savez("l.npz", **{key: np.log(data.rows)}, labels=data.labels)
-    common = ("--method", "standard", "-o", "m.safetensors", *flag)
-    succeeded(run("calibrate", "l.npz", *common))
-    assert load("m.safetensors").from_logits
-    assert succeeded(run("evaluate", "m.safetensors", "l.npz", *flag)).out.startswith("Target m")

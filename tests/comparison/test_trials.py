@@ -106,7 +106,7 @@ def test_a_trial_is_the_predictor_fitted_on_its_rows(data):
         np.testing.assert_array_equal(trial.thresholds_, plain.thresholds_)
 
 
-def test_neither_do_tasks_and_ids_go_with_their_rows(data, monkeypatch, tmp_path):
+def test_ids_go_with_their_rows_in_every_task(data, monkeypatch, tmp_path):
     monkeypatch.setattr(trials_module, "ROWS_AT_ONCE", 23)
     monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", 7 * 40)
     ids = np.arange(300)[::-1] + 7

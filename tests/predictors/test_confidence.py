@@ -112,14 +112,8 @@ def test_a_bad_confidence_is_refused(predictor):
         predictor.fit_scores([0.5], [0], 2)
 
 
-def test_compare_gives_it_to_those_that_can(simulate):
-    rows, labels = simulate(1200, 5)
-    methods = ["standard", "pooled"]
-    options = {"scores": ["softmax"], "n_splits": 2}
-    plain = compare(rows, labels, methods=methods, **options)
-    with pytest.warns(EvencoverWarning, match="pooled: left out"):
-        sure = compare(rows, labels, methods=methods, confidence=0.9, **options)
-    assert [candidate.method for candidate in sure.candidates] == ["standard"]
-    assert sure.best.mean("avg_size") > plain.candidates[0].mean("avg_size")
-    with pytest.warns(EvencoverWarning), pytest.raises(InputError, match="'confidence'"):
-        compare(rows, labels, methods=["pooled"], confidence=0.9, **options)
+def test_compare_takes_predictors_with_a_confidence(simulate):
+    methods = [StandardPredictor(), StandardPredictor(confidence=0.9)]
+    found = compare(*simulate(1200, 5), methods=methods, scores=["softmax"], n_splits=2)
+    plain, sure = found.candidates
+    assert sure.mean("avg_size") > plain.mean("avg_size")

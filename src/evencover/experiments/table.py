@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import product
 from math import sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 from evencover.errors import InputError
 from evencover.experiments.study import Results
@@ -40,7 +40,7 @@ def make_table(
     results
         The value of `run` or `Results.load`.
     style
-        "markdown", "latex" (with booktabs and xcolor) or "csv".
+        "markdown", "latex" (with booktabs) or "csv".
     n_avg
         Calibration sizes; all by default.
     exact
@@ -48,7 +48,7 @@ def make_table(
     """
     if style not in STYLES:
         raise_unknown("format", style, STYLES)
-    how = STYLES[style]
+    escape, write = STYLES[style]
     rows = [row for row in results.summary() if row["exact"] == exact]
     if not rows:
         kind = "randomized (exact)" if exact else "plain"
@@ -66,10 +66,9 @@ def make_table(
     columns = list(product(sizes, METRICS))
     heads = ["data set", "score", "method"]
     heads += [f"n_avg={n} {title}" for n, title in product(sizes, METRICS.values())]
-    table = [[how.escape(head) for head in heads]]
+    table = [heads]
     for line_names, line in lines.items():
-        numbers = [how.cell(line.get(n), metric) for n, metric in columns]
-        table.append([*map(how.escape, line_names), *numbers])
+        table.append([*line_names, *(_cell(line.get(n), metric) for n, metric in columns)])
     splits = f"{rows[0]['repetitions']} splits, alpha = {rows[0]['alpha']:g}"
     notes = [f"Mean (standard error) over {splits}."]
     if any(row["simulated"] for row in rows):
@@ -83,8 +82,9 @@ def make_table(
         )
     if not results.is_complete:
         notes.append("The study is not complete yet.")
-    title = how.escape(results.title or "Class-conditional coverage")
-    return how.write(title, table, [how.escape(note) for note in notes])
+    title = escape(results.title or "Class-conditional coverage")
+    escaped = [[escape(text) for text in row] for row in table]
+    return write(title, escaped, [escape(note) for note in notes])
 
 
 # ---- the published numbers -----------------------------------------------------------------------
@@ -130,21 +130,13 @@ def verdict(row: Row, metric: str) -> str:
 # ---- formats -----------------------------------------------------------------------------------
 
 
-class Style(NamedTuple):
-    """How a format shows a published number, escapes text, and is laid out."""
-
-    published: str
-    escape: Callable[[str], str]
-    write: Callable[[str, list[list[str]], list[str]], str]
-
-    def cell(self, row: Row | None, metric: str) -> str:
-        """Format a mean with its standard error, and the published number."""
-        if row is None:
-            return self.escape("–")
-        mean, error = row[metric], row[f"{metric}_se"]
-        text = f"{mean:.1f} ({self.escape('–') if error is None else f'{error:.1f}'})"
-        printed = verdict(row, metric)
-        return text + (" " + self.published.format(self.escape(printed)) if printed else "")
+def _cell(row: Row | None, metric: str) -> str:
+    """Format a mean with its standard error, and the published number."""
+    if row is None:
+        return "–"
+    error, printed = row[f"{metric}_se"], verdict(row, metric)
+    text = f"{row[metric]:.1f} ({'–' if error is None else f'{error:.1f}'})"
+    return f"{text} [{printed}]" if printed else text
 
 
 def _markdown(title: str, table: list[list[str]], notes: list[str]) -> str:
@@ -180,8 +172,8 @@ def _tex(text: str) -> str:
     return text.translate(str.maketrans(TEX))
 
 
-STYLES = {
-    "markdown": Style("[{}]", str, _markdown),
-    "latex": Style(r"{{\color{{gray}}[{}]}}", _tex, _latex),
-    "csv": Style("[{}]", str, _csv),
+STYLES: dict[str, tuple[Callable[[str], str], Callable[..., str]]] = {
+    "markdown": (str, _markdown),
+    "latex": (_tex, _latex),
+    "csv": (str, _csv),
 }
