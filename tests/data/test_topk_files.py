@@ -150,9 +150,9 @@ def lists(**columns):
     return lambda path: pq.write_table(pa.table(columns), path)
 
 
-def npz(path, classes, values):
+def npz(path, classes, values, starts=(0, 2, 4)):
     """Write a CSR matrix of two rows that SciPy itself would reject."""
-    arrays = {"indices": classes, "data": values, "indptr": [0, 2, 4], "shape": [2, 5]}
+    arrays = {"indices": classes, "data": values, "indptr": starts, "shape": [2, 5]}
     np.savez(path, format="csr", **arrays)
 
 
@@ -183,6 +183,10 @@ def npz(path, classes, values):
         ("p.npz", lambda path: npz(path, [0, 1, 0, 1], [0.5, 0.2, 0.5, -0.1])),
         ("q.npz", lambda path: npz(path, [0, 1, 0, 7], [0.5, 0.2, 0.5, 0.1])),
         ("r.npz", lambda path: npz(path, [0, 1, 1, 1], [0.5, 0.2, 0.5, 0.1])),
+        ("s.npz", lambda path: npz(path, [0, 1, 0], [0.5, 0.2, 0.5, 0.1])),
+        ("t.npz", lambda path: npz(path, [0, 1, 0, 1], [0.5, 0.2, 0.5])),
+        ("u.npz", lambda path: npz(path, [0, 1, 2], [0.5, 0.2, 0.1], starts=[0, 4, 3])),
+        ("v.csv", lambda path: path.write_text("label_0,prob_0\nant,0.5\nbee,high\n")),
     ],
 )
 def test_malformed_rows_are_named(name, write, tmp_path):

@@ -33,7 +33,7 @@ from evencover.data.columns import (
 )
 from evencover.data.location import Location, reading
 from evencover.data.readers import read_array
-from evencover.errors import InputError
+from evencover.errors import InputError, one_line
 from evencover.topk import TopK
 
 CLASS_KEYS = ("labels", "label", "classes", "class", "indices", "index", "class_ids")
@@ -117,17 +117,25 @@ def joined_rows(files: Sequence[Contents], name: str) -> tuple[Any, tuple[str, .
 
 def read_sparse(arrays: Mapping[str, Array], keys: Keys, name: str) -> Contents:
     """Read the arrays of a matrix that `scipy.sparse.save_npz` wrote, and those next to them."""
-    from scipy.sparse import csc_array, csr_array
-
-    kind = str(arrays["format"].item())
+    kind, (n_rows, n_classes) = str(arrays["format"].item()), arrays["shape"].tolist()
     if kind not in ("csr", "csc"):
         raise InputError(f"{name} must have the format csr or csc. Got {kind!r}.")
-    parts = (arrays["data"], arrays["indices"], arrays["indptr"])
-    kinds = {"csr": csr_array, "csc": csc_array}
-    matrix = kinds[kind](parts, shape=tuple(arrays["shape"].tolist())).tocsr()
+    starts, classes, values = (arrays[key] for key in ("indptr", "indices", "data"))
+    if kind == "csc":
+        from scipy.sparse import csc_array
+
+        try:
+            matrix = csc_array((values, classes, starts), shape=(n_rows, n_classes)).tocsr()
+        except ValueError as error:
+            raise InputError(f"{name} must be a sparse matrix. Got {one_line(error)}.") from error
+        starts, classes, values = matrix.indptr, matrix.indices, matrix.data
+    if len(starts) != n_rows + 1:
+        raise InputError(
+            f"'indptr' of {name} must have one entry per row and the end. Got {len(starts)} for "
+            f"{n_rows} rows."
+        )
     columns = {key: arrays[key] for key in arrays.keys() - SPARSE_KEYS}
-    entries = (matrix.indptr, matrix.indices, matrix.data)
-    return _contents(Listed(*entries, columns, matrix.shape[1]), keys, name)
+    return _contents(Listed(starts, classes, values, columns, n_classes), keys, name)
 
 
 def _read_arrow(location: Location) -> Listed | None:
@@ -289,15 +297,36 @@ def _read_csv(location: Location) -> Listed | None:
     import pyarrow.csv as arrow_csv
 
     pa = import_pyarrow()
-    types = {name: pa.float64() if name in ranked[1] else pa.string() for name in names}
-    with location.open("rb") as file:
-        table = arrow_csv.read_csv(
-            file,
-            parse_options=arrow_csv.ParseOptions(delimiter=separator),
-            convert_options=arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=True),
-        )
+    numbers = dict.fromkeys(ranked[1], pa.float64())
+    if ranked[0][0].startswith("index"):
+        numbers |= dict.fromkeys(ranked[0], pa.int64())
 
+    def read(numbers: Mapping[str, Any]) -> Any:
+        types = dict.fromkeys(names, pa.string()) | numbers
+        options = arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+        parsing = arrow_csv.ParseOptions(delimiter=separator)
+        with location.open("rb") as file:
+            return arrow_csv.read_csv(file, parse_options=parsing, convert_options=options)
+
+    try:
+        table = read(numbers)
+    except pa.ArrowInvalid:
+        _reject_text(read({}), list(numbers), location)
+        raise
     return _of_ranks(table, ranked, location)
+
+
+def _reject_text(table: Any, columns: Sequence[str], location: Location) -> None:
+    """Raise for the first cell of columns of numbers that is not a number."""
+    rows = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+    for row, cells in enumerate(rows):
+        for name, cell in zip(columns, cells, strict=True):
+            try:
+                float(cell or 0)
+            except ValueError:
+                raise InputError(
+                    f"'{name}' of '{location}' must be numbers. Got {cell!r} in row {row}."
+                ) from None
 
 
 def _ranked_columns(names: Sequence[str], location: Location) -> list[list[str]] | None:
