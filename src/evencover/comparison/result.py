@@ -304,23 +304,7 @@ class Comparison:
         if added <= -0.05:
             price = f"with {-added:.1f} fewer labels per set"
         gain = f"Compared with {other.name}, {gain}, {price}."
-        if other in self.allowed and self.n_splits > 1:
-            gain += self._verdict(other, has_larger_sets=added >= 0.05)
         return [gain, *self._helped_classes()]
-
-    def _verdict(self, other: Candidate, *, has_larger_sets: bool) -> str:
-        """Weigh the gain of `best` against its price, by the costs."""
-        cost, other_cost = f"{self.best.mean('cost'):.1f}", f"{other.mean('cost'):.1f}"
-        if self.difference_to_best(other).is_significant:
-            return f" Its cost is significantly lower ({cost} instead of {other_cost})."
-        verdict = f" The costs do not differ significantly ({cost} and {other_cost})"
-        if not has_larger_sets:
-            return f"{verdict}."
-        return (
-            f"{verdict}: on balance, the better coverage is worth about what the larger sets cost. "
-            f"So choose {other.name} instead if small sets matter more to you than the coverage of "
-            "every class."
-        )
 
     def _helped_classes(self) -> list[str]:
         """Name classes that the baseline covers too little in most splits, and what `best` does."""
@@ -402,7 +386,8 @@ class Comparison:
         if self.covers_too_little(candidate):
             return ["coverage too low"]
         points = self._points.items()
-        roles = [name.replace("_", " ") for name, point in points if point is candidate]
+        titles = {"recommended": "best trade-off", "most_even": "most even"}
+        roles = [titles.get(name, name) for name, point in points if point is candidate]
         return ["cost too high"] if self.costs_too_much(candidate) and not roles else roles
 
     def is_tied(self, candidate: Candidate) -> bool:
@@ -411,27 +396,31 @@ class Comparison:
         return is_other and not self.difference_to_best(candidate).is_significant
 
     def table(self, candidates: Sequence[Candidate] | None = None) -> str:
-        """Return the table of the `selection` with roles, or of other candidates with CovGap."""
+        """Return the table of the `selection` with roles, or of others with CovGap and cost."""
         is_short, below = candidates is None, self._short_target
-        titles = ["", f"classes\nbelow {below}", "shortfall\nin points", "labels\nper set"]
-        titles += ["covered\noverall", "\ncost", "" if is_short else "CovGap"]
+        classes = f"classes\n{'below' if is_short else '<'} {below}"
+        titles = ["", classes, "shortfall\nin points", "labels\nper set"]
+        titles += ["overall\ncoverage", *([""] if is_short else ["CovGap", "cost"])]
         cells = []
         for candidate in self.selection if candidates is None else candidates:
             shortfall = candidate.mean("shortfall")
-            mark = "" if is_short else "=" if self.is_tied(candidate) else " "
-            runner_up = "runner-up" if candidate is self.runner_up else ""
-            role = next(iter(self._roles(candidate)), runner_up)
-            cells.append(
-                [
-                    f"{'>' if candidate is self.recommended else ' '} {candidate.name}",
-                    f"{candidate.mean('n_likely_below'):.0f}",
-                    "–" if np.isnan(shortfall) else f"{shortfall:.1f}",
-                    f"{candidate.mean('avg_size'):.1f}",
-                    f"{candidate.mean('marginal_coverage'):.1%}",
-                    f"{candidate.mean('cost'):.1f}{mark}",
-                    role if is_short else f"{candidate.mean('covgap'):.1f}",
-                ]
-            )
+            row = [
+                f"{'>' if candidate is self.recommended else ' '} {candidate.name}",
+                f"{candidate.mean('n_likely_below'):.0f}",
+                "–" if np.isnan(shortfall) else f"{shortfall:.1f}",
+                f"{candidate.mean('avg_size'):.1f}",
+                f"{candidate.mean('marginal_coverage'):.1%}",
+            ]
+            if is_short:
+                runner_up = "runner-up" if candidate is self.runner_up else ""
+                row.append(next(iter(self._roles(candidate)), runner_up))
+            else:
+                mark, error = "=" if self.is_tied(candidate) else " ", ""
+                if self.n_splits > 1:
+                    error = f"±{candidate.standard_error('cost'):.1f}"
+                cost = f"{candidate.mean('cost'):.1f}{error}{mark}"
+                row += [f"{candidate.mean('covgap'):.1f}", cost]
+            cells.append(row)
         return aligned(titles, cells, left=(len(titles) - 1,) if is_short else ())
 
     def curve_table(self) -> str:
@@ -474,15 +463,14 @@ class Comparison:
         n_more = len(self.candidates) - len(self.selection)
         meaning = [
             f"Classes below {self._short_target}: significantly, at a 5% false discovery rate. "
-            f"Shortfall: how far a typical class falls below {self.target}, noise-corrected. "
-            "Cost: labels per set plus a penalty for misses; it weighs small sets against "
-            "coverage of every class."
+            f"Shortfall: how far a typical class falls below {self.target}, noise-corrected."
         ]
         if everything:
             meaning.append(
-                "Costs with '=' differ from the lowest by no more than sampling noise. CovGap: "
-                f"sampling noise alone gives {self.noise_floor:.1f}. Means over {self.n_splits} "
-                f"splits into {self.n_calibration:,} calibration and {self.n_test:,} test examples."
+                f"CovGap: sampling noise alone gives {self.noise_floor:.1f}. Cost: labels per set "
+                "plus a penalty for misses, ± its standard error; '=' is not distinguishable from "
+                f"the lowest with {self.n_splits} splits. Means over splits into "
+                f"{self.n_calibration:,} calibration and {self.n_test:,} test examples."
             )
         elif n_more:
             table.append(f"  {n_more} more: {more}")
