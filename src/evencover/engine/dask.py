@@ -52,16 +52,11 @@ def check_workers(client: Any) -> None:
     where = getattr(getattr(client, "scheduler", None), "address", "the cluster")
     try:
         client.wait_for_workers(1, timeout=WORKER_SECONDS)
-    except Exception as error:
-        raise InputError(
-            f"No worker has joined the scheduler at {where} within {WORKER_SECONDS} s; start some "
-            f"with 'dask worker {where}'."
-        ) from error
-    try:
         versions = _in_time(lambda: client.run(_version, on_error="return"), WORKER_SECONDS)
     except Exception as error:
         raise InputError(
-            f"The workers of the scheduler at {where} do not answer within {WORKER_SECONDS} s."
+            f"No worker of the scheduler at {where} answers within {WORKER_SECONDS} s; start some "
+            f"with 'dask worker {where}'."
         ) from error
     for worker, version in versions.items():
         if version != evencover.__version__:
