@@ -175,6 +175,7 @@ class SeparateLabels(NamedTuple):
     times: Array | None = None  #: (M,) when they were known, for `monitor`
     row_name: Callable[[int], str] | None = None  #: describes a value in messages
     n_columns: int = 1  #: number of columns of their table
+    distinct: tuple[str, ...] = ()  #: other columns of their table whose values all differ
 
 
 def column_from_file(path: AnyPath, key: str = "labels") -> Array:
@@ -213,6 +214,7 @@ def labels_of_file(
         None if any(column is None for column in times) else _joined(times),
         row_name=row_name,
         n_columns=parts[0].n_columns,
+        distinct=parts[0].distinct,
     )
 
 
@@ -295,7 +297,9 @@ def _read(
         if id_values is not None and len(id_values) != len(values):
             raise InputError(f"'{location}' has {len(id_values)} ids for {len(values)} values.")
         times = columns.get("time") if with_times else None
-        return SeparateLabels(_typed(values, location), id_values, times, n_columns=len(columns))
+        distinct = () if ids else tuple(n for n in columns if n != name and _tells_rows(columns[n]))
+        values = _typed(values, location)
+        return SeparateLabels(values, id_values, times, None, len(columns), distinct)
 
 
 def _chosen(
@@ -312,6 +316,15 @@ def _chosen(
             "(--labels-key)."
         )
     return others[0] if name is None else name, ids
+
+
+def _tells_rows(values: Array) -> bool:
+    """Return whether integers or texts all differ, and do not just count the rows."""
+    if values.ndim != 1 or values.dtype.kind not in "iuUOT" or len(values) < 2:
+        return False
+    texts = [str(value) for value in values.tolist()]
+    counts = [[str(i + first) for i in range(len(texts))] for first in (0, 1)]
+    return len(set(texts)) == len(texts) and texts not in counts
 
 
 def _typed(values: Array, location: Location) -> Array:
@@ -331,10 +344,13 @@ def _labels_of_frame(frame: Any, labels_key: str | None, ids_key: str | None) ->
     label, ids = _chosen(
         names, labels_key or "labels", id_keys, "'labels'", is_named=labels_key is not None
     )
+    columns = {name: column_of(frame, place) for place, name in enumerate(names)}
+    distinct = tuple(name for name in names if name != label and _tells_rows(columns[name]))
     return SeparateLabels(
-        column_of(frame, names.index(label)),
-        None if ids is None else column_of(frame, names.index(ids)),
+        columns[label],
+        None if ids is None else columns[ids],
         n_columns=len(names),
+        distinct=() if ids else distinct,
     )
 
 
@@ -350,6 +366,13 @@ def _join_labels(source: Source, labels: SeparateLabels) -> Source:
         if row_name is not None:
             row_name = partial(_name_of_label, row_name, order)
     else:
+        shared = [name for name in labels.distinct if name in source.columns.left_out]
+        if shared:
+            raise InputError(
+                f"Rows and labels must be matched by id if both have ids. Got {shared[0]!r} in "
+                f"both; pass ids_key={shared[0]!r} (--ids-key) to match by it, or labels without "
+                "it to match by position."
+            )
         without = source.reader.name if has_ids else "the labels"
         without = without if has_ids or source.ids is not None else ""
         matching = Matching(values.size, without=without, is_doubtful=labels.n_columns > 1)
@@ -443,8 +466,7 @@ def as_source(
         The classes of a model. Columns with names are put into their order, and they name the
         classes of labels.
     """
-    if hasattr(labels, "iloc") and hasattr(probabilities, "iloc"):
-        _reject_other_index(probabilities.index, labels.index)
+    indexes = [data.index for data in (probabilities, labels) if hasattr(data, "iloc")]
     labels = in_memory(labels) if is_frame(labels) else labels
     is_table = isinstance(labels, str | os.PathLike) or is_frame(labels)
     read_labels = read_labels and labels is None
@@ -488,16 +510,23 @@ def as_source(
         values = SeparateLabels(labels)
     if is_open:
         source = _with_classes_of(source, to_numpy(values.values))
+    if len(indexes) == 2 and (values.ids is None or source.ids is None):
+        _reject_other_index(*indexes)
     return _join_labels(source, values)
 
 
 def _reject_other_index(rows: Any, labels: Any) -> None:
-    """Raise if the index of the labels is that of the rows in another order."""
-    if not rows.equals(labels) and len(rows) and rows.symmetric_difference(labels).empty:
+    """Raise if labels have the index of the rows in another order, or a different one.
+
+    An index that just counts, or a part of one that did, states no order.
+    """
+    counts = any(np.array_equal(index, np.arange(len(index))) for index in (rows, labels))
+    is_other = not rows.equals(labels) and len(rows) == len(labels)
+    if is_other and (not counts or rows.symmetric_difference(labels).empty):
         raise InputError(
             "Labels must be in the order of the rows, because a pandas index does not match them. "
-            "Got the index of the rows in another order; pass labels.loc[rows.index], or add a "
-            "column 'id' to both."
+            "Got another index for the labels; pass labels.loc[rows.index], or the values of the "
+            "labels if they are in order."
         )
 
 
