@@ -76,29 +76,45 @@ def test_the_key_takes_precedence_over_usual_ids_and_seeds_random_numbers():
     assert by_path == by_ids
 
 
-def test_an_index_is_no_id_and_one_in_another_order_is_an_error(tmp_path):
+def test_an_index_is_no_id_and_another_one_is_an_error(tmp_path):
     names = pd.Series(np.array(NAMES)[LABELS])
     left_over = names.set_axis(np.arange(N) * 3 + 1)  # of a split
-    for rows in (rows_table(), rows_table().set_index(PATHS), rows_table().set_index(left_over)):
-        source = as_source(rows, left_over)
+    for rows, labels in ((rows_table(), left_over), (rows_table().set_index(PATHS), names)):
+        source = as_source(rows, labels)
         assert (source.labels.tolist(), source.ids) == (LABELS.tolist(), None)
     for index in (np.arange(N), PATHS, pd.date_range("2024-01-01", periods=N)):
         rows, labels = rows_table().set_index(index), names.set_axis(index).iloc[OTHER_ORDER]
         for given in (labels, labels.to_frame("label")):
-            with pytest.raises(InputError, match="another order"):
+            with pytest.raises(InputError, match="another index"):
                 as_source(rows, given)
         assert as_source(rows, labels.loc[index]).labels.tolist() == LABELS.tolist()
+    with pytest.raises(InputError, match="another index"):
+        as_source(rows_table().set_index(PATHS), left_over)
+    joined = as_source(rows_table(id=PATHS), labels_table(id=PATHS).iloc[OTHER_ORDER])
+    assert joined.labels.tolist() == LABELS.tolist()  # ids settle it
     rows_table().set_index(PATHS).to_parquet(tmp_path / "p.parquet")
     assert as_source(tmp_path / "p.parquet").ids is None
     by_key = as_source(tmp_path / "p.parquet", ids_key="__index_level_0__")
     assert by_key.ids.tolist() == PATHS.tolist()
 
 
+@pytest.mark.parametrize("rows_kind", ["", ".csv", ".parquet", ".jsonl"])
+@pytest.mark.parametrize("labels_kind", ["", ".csv", ".parquet", ".jsonl"])
+def test_a_shared_column_of_ids_must_be_named(tmp_path, rows_kind, labels_kind):
+    rows = given_as(rows_kind, rows_table(path=PATHS), tmp_path / "rows")
+    for order in (np.arange(N), OTHER_ORDER):
+        labels = given_as(labels_kind, labels_table(order, path=PATHS), tmp_path / "labels")
+        with pytest.raises(InputError, match=r"'path' in both.*--ids-key path"):
+            as_source(rows, labels)
+
+
 def test_a_table_without_ids_is_matched_by_position_with_a_warning(tmp_path):
-    with pytest.warns(EvencoverWarning, match=r"matched by position .*ids_key"):
-        source = as_source(rows_table(path=PATHS), labels_table(np.arange(N), path=PATHS))
-    assert source.labels.tolist() == LABELS.tolist()
-    assert (source.ids, source.how_matched) == (None, "labels were matched by position")
+    for columns in ({"path": PATHS}, {"split": ["a"] * N}, {"serial": np.arange(N)}):
+        rows = rows_table(**{name: columns[name] for name in columns if name != "path"})
+        with pytest.warns(EvencoverWarning, match=r"matched by position .*--ids-key"):
+            source = as_source(rows, labels_table(np.arange(N), **columns))
+        assert source.labels.tolist() == LABELS.tolist()
+        assert (source.ids, source.how_matched) == (None, "labels were matched by position")
     path = given_as(".csv", labels_table(np.arange(N)), tmp_path / "labels")
     for alone in (LABELS, LABELS.tolist(), labels_table(np.arange(N)), path):
         assert as_source(rows_table(path=PATHS), alone).labels.tolist() == LABELS.tolist()

@@ -164,16 +164,3 @@ def test_nullable_numbers_must_not_be_missing(kind):
     for entry in (fitted.predict_set, lambda each: StandardPredictor().fit(each, [0, 1, 0])):
         with pytest.raises(InputError, match="row 1"):
             entry(frame)
-
-
-def test_a_parquet_file_has_the_ids_that_its_frame_has(languages, tmp_path):
-    """The index of a frame gives the same random numbers before and after it is saved."""
-    p, y, names = languages
-    cases = pd.Index([f"case {i}" for i in range(len(y))], name="patient")
-    for index, has_ids in ((cases, True), (pd.RangeIndex(len(y)), False)):
-        frame = pd.DataFrame(p, columns=names, index=index).assign(label=y)
-        frame.to_parquet(tmp_path / "p.parquet")
-        sources = [as_source(each) for each in (frame, tmp_path / "p.parquet")]
-        assert [source.ids is not None for source in sources] == [has_ids] * 2
-        first, second = (StandardPredictor(score="aps").fit(source) for source in sources)
-        assert first.thresholds_.tolist() == second.thresholds_.tolist()

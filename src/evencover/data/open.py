@@ -369,9 +369,9 @@ def _join_labels(source: Source, labels: SeparateLabels) -> Source:
         shared = [name for name in labels.distinct if name in source.columns.left_out]
         if shared:
             raise InputError(
-                f"Rows and labels must be matched by id if both have ids. Got {shared[0]!r} in "
-                f"both; pass ids_key={shared[0]!r} (--ids-key) to match by it, or labels without "
-                "it to match by position."
+                f"Rows and labels with ids must be matched by them. Got {shared[0]!r} in both; "
+                f"call it 'id' in both or name it with --ids-key {shared[0]} to match by it, or "
+                "pass labels without it to match by position."
             )
         without = source.reader.name if has_ids else "the labels"
         without = without if has_ids or source.ids is not None else ""

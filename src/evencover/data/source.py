@@ -155,7 +155,7 @@ class Matching(NamedTuple):
         unused = f"; {self.n_unused:,} without a row {verb} not used"
         reason = f": no ids in {self.without}" if self.without else ""
         if self.is_doubtful and not self.without:
-            reason = "; if both tables have ids, name their column with ids_key (--ids-key)"
+            reason = "; if both tables have ids, call them 'id' or name them with --ids-key"
         end = (unused if self.n_unused else "") if self.by_id else reason
         return f"Labels were matched {self.how} ({self.n_rows:,} rows){end}."
 
