@@ -118,7 +118,7 @@ class TopK:
         if names is not None and len(names) != n_classes:
             raise InputError(f"There must be one name per class. Got {len(names)} of {n_classes}.")
         is_float32 = values.dtype.kind == "f" and values.dtype.itemsize <= 4
-        arrays = {
+        arrays: dict[str, Array] = {
             "starts": np.ascontiguousarray(starts, dtype=np.int64)[:],
             "classes": np.ascontiguousarray(classes, dtype=np.int32)[:],
             "values": np.ascontiguousarray(values, np.float32 if is_float32 else np.float64)[:],
@@ -216,10 +216,6 @@ class TopK:
     def ravel(self) -> Array:
         """Return the numbers of all rows."""
         return self.values
-
-    def min(self, initial: float) -> float:
-        """Return the smallest listed number."""
-        return float(self.values.min(initial=initial))
 
     def argmax(self, axis: int) -> IntArray:
         """Return the most probable class of each row (N,)."""

@@ -22,16 +22,17 @@ def whole_rows(rng, n, k, dtype):
 
 
 def top_of(rows, counts):
-    """The most probable classes of each row, in a random order."""
+    """The most probable classes of each row: in order, reversed, or by class."""
     order = np.argsort(-rows, axis=1, kind="stable")
-    classes = [order[i, :n][::-1] for i, n in enumerate(counts)]
+    classes = [order[i, :n] for i, n in enumerate(counts)]
+    classes = [[c, c[::-1], np.sort(c)][i % 3] for i, c in enumerate(classes)]
     return TopK(classes, [rows[i, c] for i, c in enumerate(classes)], n_classes=rows.shape[1])
 
 
 def cases():
     rng = np.random.default_rng(11)
     for _ in range(size(20, 400)):
-        n, k = int(rng.integers(1, 30)), int(rng.integers(2, 40))
+        n, k = int(rng.integers(1, 100)), int(rng.choice([3, 9, 17, 25, 40, 64, 65, 150]))
         rows = whole_rows(rng, n, k, rng.choice([np.float32, np.float64]))
         thresholds = random_thresholds(rng, k, rng.choice(KINDS))
         if rng.integers(3) == 0:
@@ -101,6 +102,27 @@ def test_sets_of_listed_classes_are_those_of_the_whole_row_restricted_to_them():
             assert classes[ends[i] - sizes[i] : ends[i]].tolist() == whole
 
 
+@pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
+def test_equal_classes_are_found_wherever_they_are(instruction_set, monkeypatch):
+    monkeypatch.setattr(native, "INSTRUCTION_SET", instruction_set)
+    rng = np.random.default_rng(5)
+    for n in (2, 8, 9, 16, 17, 20, 33, 64, 65):
+        for _ in range(40):
+            classes = rng.choice(2**18, size=n, replace=False)
+            first, second = rng.choice(n, size=2, replace=False)
+            near = classes.copy()
+            near[first] = classes[second] + 2**17  # the last bits are equal
+            twice = classes.copy()
+            twice[first] = classes[second]
+            for draws in (Draws(), Draws(score_use=8)):
+                for given, is_bad in ((classes, False), (near % 2**18, None), (twice, True)):
+                    is_bad = len(set(given)) < n if is_bad is None else is_bad
+                    rows = TopK([given, [0]], [np.full(n, 0.01), [0.5]], n_classes=2**18)
+                    options = (SCORES[0].kernel, rows, draws, np.zeros(2, np.int64))
+                    found = outcome(native, "listed_true_label_scores", *options, **PLAIN)
+                    assert (found == ["bad row", 0]) == is_bad
+
+
 def test_a_label_that_is_not_listed_has_an_infinite_score():
     rows = TopK([[0, 1], [2, 0]], [[0.5, 0.25], [0.75, 0.125]], n_classes=100_000)
     scores = _kernels.true_label_scores(SCORES[0].kernel, rows, Draws(), np.array([0, 77]), **PLAIN)
@@ -129,6 +151,7 @@ BAD = {
     "nan": ([0, 1], [np.nan, 0.5]),
     "above 1": ([0, 1], [3.0, 0.1]),
     "twice": ([4, 0, 4], [0.5, 0.1, 0.1]),
+    "twice of 64": (np.append(MANY[:63], 7), np.full(64, 0.001)),
     "twice of many": (np.append(MANY, 7), np.full(201, 0.001)),
     "none": ([], []),
 }

@@ -98,7 +98,7 @@ def of_data(source: Source) -> dict[str, Any]:
     counts = np.zeros(source.n_classes, dtype=np.int64)
     for block in source.blocks():
         n_rows += len(block.rows)
-        lowest = min(lowest, float(block.rows.min(initial=np.inf)))
+        lowest = min(lowest, float(block.rows.ravel().min(initial=np.inf)))
         if block.labels is not None:
             n_right += int((block.rows.argmax(axis=1) == block.labels).sum())
             counts += np.bincount(block.labels, minlength=source.n_classes)[: source.n_classes]

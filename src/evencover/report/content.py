@@ -120,7 +120,9 @@ class BlockView(NamedTuple):
         """Return the probabilities of these classes in a row, in percent."""
         rows, scoring = self.block.rows, self.view.rule.scoring
         if isinstance(rows, TopK):
-            return 100.0 * rows[index, classes]
+            listed = slice(rows.starts[index], rows.starts[index + 1])
+            is_class = rows.classes[listed] == classes[:, None]
+            return 100.0 * np.where(is_class, rows.values[listed], 0).sum(axis=1)
         values = rows[index].astype(np.float64)
         if scoring.logits:
             values = np.exp(values - values.max())

@@ -413,6 +413,7 @@ inline int64_t listed_sets(const ListedRows& rows, const Score& score, const Dra
     Buffer<int32_t> classes(rows.n_rows);
     int64_t n_classes = 0, n_before = 0;
     const ThresholdRange range(thresholds, rows.n_classes);
+    // With one threshold, softmax scores within it are those of the first classes.
     const auto first_classes = [&](int64_t i, auto& row, double, double) {
         row.put_in_order();
         sizes[i] = std::max(row.count_within(range.largest), int64_t{keep_top});
@@ -420,18 +421,18 @@ inline int64_t listed_sets(const ListedRows& rows, const Score& score, const Dra
         row.copy_classes(sizes[i], classes.data() + n_classes);
         n_classes += sizes[i];
     };
+    const auto add = [&](int64_t, const auto& row, int64_t rank, bool is_in) {
+        classes.reserve(n_classes + 1);
+        classes[n_classes] = row.class_at(rank);
+        n_classes += is_in;
+    };
+    const auto end = [&](int64_t i, const auto&) {
+        sizes[i] = n_classes - n_before;
+        n_before = n_classes;
+    };
     const bool is_one = !score.needs_order && range.smallest == range.largest;
-    const int64_t bad = is_one ? each_listed_row(rows, draws, first_classes) : each_listed_set(
-        rows, score, draws, thresholds, keep_top,
-        [&](int64_t, const auto& row, int64_t rank, bool is_in) {
-            classes.reserve(n_classes + 1);
-            classes[n_classes] = row.class_at(rank);
-            n_classes += is_in;
-        },
-        [&](int64_t i, const auto&) {
-            sizes[i] = n_classes - n_before;
-            n_before = n_classes;
-        });
+    const int64_t bad = is_one ? each_listed_row(rows, draws, first_classes)
+                               : each_listed_set(rows, score, draws, thresholds, keep_top, add, end);
     if (bad != all_good) return bad;
     members.size = n_classes;
     members.classes = classes.release();

@@ -301,7 +301,7 @@ def _read_csv(location: Location) -> Listed | None:
     if ranked[0][0].startswith("index"):
         numbers |= dict.fromkeys(ranked[0], pa.int64())
 
-    def read(numbers: Mapping[str, Any]) -> Any:
+    def read(numbers: dict[str, Any]) -> Any:
         types = dict.fromkeys(names, pa.string()) | numbers
         options = arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=True)
         parsing = arrow_csv.ParseOptions(delimiter=separator)
