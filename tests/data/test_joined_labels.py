@@ -109,7 +109,7 @@ def test_a_shared_column_of_ids_must_be_named(tmp_path, rows_kind, labels_kind):
 
 
 def test_a_table_without_ids_is_matched_by_position_with_a_warning(tmp_path):
-    for columns in ({"path": PATHS}, {"split": ["a"] * N}, {"serial": np.arange(N)}):
+    for columns in ({"path": PATHS}, {"split": ["a"] * N}, {"note": [*map(str, range(N))]}):
         rows = rows_table(**{name: columns[name] for name in columns if name != "path"})
         with pytest.warns(EvencoverWarning, match=r"matched by position .*--ids-key"):
             source = as_source(rows, labels_table(np.arange(N), **columns))
