@@ -147,14 +147,13 @@ def test_a_monitor_that_is_killed_counts_every_row_once(work):
         command(monitor, work, kill=(signal.SIGKILL, moments.uniform(0, seconds)))
         with suppress(sqlite3.Error), closing(sqlite3.connect(work / "out" / "watch.db")) as state:
             counted = state.execute(
-                "SELECT SUM(rows) FROM blocks WHERE class_index >= 0"
+                "SELECT SUM(rows) FROM counts WHERE class_index >= 0"
             ).fetchone()[0]
             assert counted in (None, 300)
         assert command(monitor, work).code == 0
         with closing(sqlite3.connect(work / "out" / "watch.db")) as state:
-            for table in ("blocks", "periods"):
-                sql = f"SELECT SUM(rows) FROM {table} WHERE class_index >= 0"
-                assert state.execute(sql).fetchone() == (300,)
+            sql = "SELECT SUM(rows) FROM counts WHERE class_index >= 0"
+            assert state.execute(sql).fetchone() == (300,)
 
 
 def die_at(step, number):

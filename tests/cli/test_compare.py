@@ -22,7 +22,7 @@ def test_compare_prints_a_table_and_a_reason(folder, run, data):
     assert_found(rf"Next: evencover calibrate cal.npz --method {method} -o model", shown.out)
     everything = succeeded(run(*arguments, "--scores", "softmax", "--all", "--alpha", 0.2)).out
     assert_found(r"into 150\s+calibration\s+and\s+150\s+test", everything)
-    assert_found(r"cost +CovGap\n", everything)
+    assert_found(r"CovGap +cost\n", everything)
     assert max(map(len, everything.splitlines()[:-1])) <= 80
     assert_found(r"calibrate cal.npz --method \w+ --alpha 0.2", everything)
     about = json.loads(succeeded(run(*arguments, "--json", "--csv", "table.csv")).out)

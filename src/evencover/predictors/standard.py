@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.groups import GroupPredictor
 from evencover.predictors.guarantees import ONE_THRESHOLD
-from evencover.quantiles import Groups, Thresholds, conformal_ranks
+from evencover.quantiles import Groups
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -47,17 +45,6 @@ class StandardPredictor(GroupPredictor):
     _guarantee_by_alpha: ClassVar[str] = (
         "Coverage of 1 - alpha over the classes with the same alpha is guaranteed {sets}{single}."
     )
-
-    def _calibrate(self, rows: CalibrationRows, state: Any = None) -> tuple[Thresholds, Any]:
-        """Select the score of the conformal rank, which is faster than sorting all scores."""
-        alpha = self._class_alpha(rows).one
-        if self.exact or alpha is None:
-            return super()._calibrate(rows, state)
-        rank = int(conformal_ranks(np.array([len(rows)]), alpha, self.confidence)[0])
-        threshold = np.inf
-        if rank <= len(rows):
-            threshold = np.partition(rows.scores, rank - 1)[rank - 1]
-        return Thresholds(np.full(rows.n_classes, threshold)), state
 
     def _group(self, rows: CalibrationRows, state: Any) -> Groups:
         same_alpha = self._class_alpha(rows).of_class
