@@ -13,7 +13,6 @@ has the numbers that `make evidence` measured, with the version and the date.
 
 import csv
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 from command_pages import pages
@@ -21,8 +20,6 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from evidence_files import DOCS, FOLDER, markdown, read_record
-
-RESEARCH = Path(__file__).resolve().parents[1] / "research"
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
@@ -112,10 +109,10 @@ def names() -> list[str]:
 
 def delays() -> list[str]:
     """List how many labels of a class an alarm takes after a fall to 70% (benchmarks/delays.py)."""
-    with open(RESEARCH / "monitoring_delays.csv", newline="") as file:
+    with open(FOLDER / "monitoring_delays.csv", newline="") as file:
         heads, *rows = csv.reader(file)
-    columns = [index for index, head in enumerate(heads) if head.startswith("70%")]
-    good = [heads[index].removeprefix("70% after ") for index in columns]
+    columns = [index for index, head in enumerate(heads) if head.startswith("to 70%")]
+    good = [heads[index].removeprefix("to 70% after ") for index in columns]
     cases = ("one class", "first of 500 classes")
     return table(
         ["labels at 92% before the fall", *good],

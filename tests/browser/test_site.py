@@ -77,3 +77,14 @@ def test_every_page_looks_right(site, page):
         if complaints := page.evaluate(LOOK):
             found[path.relative_to(site).as_posix()] = complaints
     assert found == {}
+
+
+def test_the_front_page_has_the_theme_and_the_picture_for_its_reader(site, page, request):
+    _, scheme = request.node.callspec.params["page"]
+    page.goto((site / "index.html").as_uri())
+    color = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    red = int(color.partition("(")[2].split(",")[0])
+    assert (red > 200) == (scheme == "light")
+    pictures = page.locator("article img:visible")
+    assert pictures.count() == 1
+    assert pictures.get_attribute("src").endswith(f"filetypes_{scheme}.svg")
