@@ -107,8 +107,11 @@ def precision_of(rows: Any) -> float | None:
     >>> [PRECISIONS[precision_of(each)] for each in (rows, rows.round(4), rows.astype("f2"))]
     ['full precision', '4 digits', 'float16']
     """
-    numbers = rows[: 16 * MOST_COMPARED // max(1, numbers_per_row(rows)) + 1].ravel()
-    numbers = numbers[(numbers != 0) & (numbers != 1) & np.isfinite(numbers)][:MOST_COMPARED]
+    for most in (MOST_COMPARED, 16 * MOST_COMPARED):  # more if most numbers are zeros and ones
+        numbers = rows[: most // max(1, numbers_per_row(rows)) + 1].ravel()
+        numbers = numbers[(numbers != 0) & (numbers != 1) & np.isfinite(numbers)][:MOST_COMPARED]
+        if 2 * len(numbers) >= MOST_COMPARED:
+            break
     if len(numbers) < ENOUGH_TO_TELL:
         return None
     values = numbers.astype(np.float64)

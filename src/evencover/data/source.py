@@ -424,8 +424,9 @@ class Source:
             start = part.stop
             if is_compared:
                 continue
-            first_rows.append(rows)  # a single block may have too few numbers
-            if sum(len(rows) for rows in first_rows) * self.n_classes >= COMPARED_ELEMENTS:
+            # Few rows of a large block suffice, and small blocks are too few alone.
+            first_rows.append(rows[: COMPARED_ELEMENTS // max(1, numbers_per_row(rows)) + 1])
+            if sum(rows.size for rows in first_rows) >= COMPARED_ELEMENTS:
                 warn_of_precision(concatenate_rows(first_rows), self.precision)
                 is_compared = True
         if first_rows and not is_compared:

@@ -214,8 +214,12 @@ class SetRule:
             accepted = np.array([len(classes) == 1 and classes[0] == _kernels.top_classes(rows)[0]])
         elif not self.keep_top:
             accepted = starts[1:] - starts[:-1] == 1
-            top = _kernels.top_classes(rows)[accepted]
-            accepted[accepted] = classes[starts[:-1][accepted]] == top
+            single = np.flatnonzero(accepted)
+            only = classes[starts[single]]
+            if not self.scoring.logits:  # most have more than half of the row's sum
+                is_unsure = rows[single, only] <= 0.6
+                single, only = single[is_unsure], only[is_unsure]
+            accepted[single] = _kernels.top_classes(rows[single]) == only
         return PredictionSets.from_csr(starts, classes, rows.shape[1], self.class_names, accepted)
 
     @cached_property
