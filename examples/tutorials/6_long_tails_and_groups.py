@@ -111,8 +111,11 @@ for predictor in (
 ):
     predictor.fit(probabilities[calibration], labels[calibration], class_names=list(names))
     report = predictor.evaluate(probabilities[test], labels[test])
-    found = {group.group: group.coverage for group in report.by_group(group_of_class, list(groups))}
-    shown = ", ".join(f"{group} {found[group]:.2f}" for group in groups[largest])
+    covered, examples = (
+        np.bincount(group_of_class, counts)
+        for counts in (report.class_covered, report.class_counts)
+    )
+    shown = ", ".join(f"{groups[g]} {covered[g] / examples[g]:.2f}" for g in largest)
     print(f"{predictor.method}: set size {report.avg_size:.1f}\n  {shown}")
 
 # %%
