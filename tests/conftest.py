@@ -46,10 +46,7 @@ def folder_of(item):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """A worker takes a file at a time, or a folder whose files share a browser or a cluster.
-
-    Laws of coverage share nothing and take minutes in their full form, so it takes one at a time.
-    """
+    """A worker takes a file at a time, or a folder whose files share a browser or a cluster."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -57,8 +54,6 @@ def pytest_xdist_make_scheduler(config, log):
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid):
             folder, _, _ = nodeid.partition("/test_")
-            if folder == "tests/statistical":
-                return nodeid
             return folder if folder in SHARING else super()._split_scope(nodeid)
 
     return Scheduling(config, log)
