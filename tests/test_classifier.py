@@ -24,7 +24,7 @@ from evencover import (
     InputError,
     PooledPredictor,
 )
-from evencover.classifier import avg_size_scorer, cost_scorer, true_gap_scorer
+from evencover.classifier import cost_scorer
 from evencover.predictors import DEFAULT_METHOD, make_predictor
 
 NAMES = np.array(["ant", "bee", "cät", "dog", "emu"])
@@ -114,9 +114,6 @@ def test_labels_that_the_model_does_not_know_count_as_misses(data):
     assert report.avg_size == known.avg_size
     hits = model.predict_set(X_test).contains(y[1000:])
     assert report.marginal_coverage == hits[50:].sum() / 1000
-    with pytest.warns(EvencoverWarning, match="50 of 1000 labels"):
-        gap = true_gap_scorer(model, X_test, labels)
-    assert gap == -report.true_gap
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
@@ -139,8 +136,7 @@ def test_the_cost_scorer_is_the_cost_of_compare(data, n_unknown):
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
-@pytest.mark.parametrize("scorer", [cost_scorer, true_gap_scorer, avg_size_scorer])
-def test_searches_score_every_fold_although_some_classes_are_in_one_only(scorer):
+def test_a_search_scores_every_fold_although_some_classes_are_in_one_only():
     """Most classes have a few rows; sets of nearly all classes do not win by cost."""
     rng = np.random.default_rng(2)
     centers, share = rng.normal(size=(60, 8)), 1 / np.arange(1, 61)
@@ -150,11 +146,10 @@ def test_searches_score_every_fold_although_some_classes_are_in_one_only(scorer)
     model = ConformalClassifier(LogisticRegression(), ClasswisePredictor())
     grid = {"predictor": [ClasswisePredictor(), PooledPredictor()]}
     with pytest.warns(EvencoverWarning, match="count as misses"):
-        search = GridSearchCV(model, grid, scoring=scorer, cv=KFold(3), refit=False).fit(X, y)
+        search = GridSearchCV(model, grid, scoring=cost_scorer, cv=KFold(3), refit=False).fit(X, y)
     scores = search.cv_results_["mean_test_score"]
     assert np.isfinite(scores).all()
-    if scorer is not true_gap_scorer:
-        assert scores.argmax() == 1
+    assert scores.argmax() == 1
 
 
 @pytest.mark.parametrize("predictor", [None, "classwise", ClasswisePredictor(alpha=0.4)])
@@ -289,11 +284,3 @@ def test_labels_of_another_type_are_rejected(data, labels):
     frozen = FrozenEstimator(GaussianNB().fit(X, known))
     with pytest.raises(InputError, match="row 0"):
         ConformalClassifier(frozen).fit(X[:20], labels)
-
-
-def test_models_without_probabilities_have_none():
-    from sklearn.svm import LinearSVC
-
-    model = ConformalClassifier(LinearSVC())
-    assert not hasattr(model, "predict_proba")
-    assert hasattr(ConformalClassifier(GaussianNB()), "predict_proba")

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import assert_all_finite, get_tags, indexable
-from sklearn.utils.metaestimators import _safe_split, available_if
+from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -23,14 +23,6 @@ from evencover.predictors.guarantees import some_names
 from evencover.randomness import check_random_state
 from evencover.scores import make_score
 from evencover.sets import PredictionSets
-
-
-def _inner_has(name: str) -> Any:
-    def check(self: Any) -> bool:
-        getattr(self.estimator, name)
-        return True
-
-    return check
 
 
 class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -66,9 +58,9 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     ``ConformalClassifier(make_pipeline(...))``.
 
     ``GridSearchCV`` maximizes accuracy by default, which does not depend on alpha or the method.
-    Pass ``scoring=cost_scorer`` (the cost of `compare`), ``true_gap_scorer`` (even coverage) or
-    ``avg_size_scorer`` (small sets) of this module. Compare methods at one alpha: a larger alpha
-    gives smaller sets, not better ones. ``predictor__...`` sets a parameter of the method.
+    Pass ``scoring=cost_scorer`` of this module (the cost of `compare`). Compare methods at one
+    alpha: a larger alpha gives smaller sets, not better ones. ``predictor__...`` sets a parameter
+    of the method.
 
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.neighbors import KNeighborsClassifier
@@ -161,13 +153,11 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             method.fit_ = method._refit(fit, fit.rows.with_misses(unknown[labels]), fit.inputs)
         return model, classes
 
-    @available_if(_inner_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Array:
         """Predict the model's most probable class of each row."""
         check_is_fitted(self)
         return np.asarray(self.estimator_.predict(X))
 
-    @available_if(_inner_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> FloatArray:
         """Predict the model's probabilities (N, K)."""
         check_is_fitted(self)
@@ -253,13 +243,3 @@ def cost_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:
     )
     (outcome,) = rows.measure([Trial(predictor, np.ones(len(labels), dtype=bool))])
     return -outcome.cost
-
-
-def true_gap_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:
-    """Score by the negated TrueGap: higher where class coverage is nearer to 1 - alpha."""
-    return -float(model.evaluate(X, y).true_gap)
-
-
-def avg_size_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:
-    """Score by the negated average size of the sets."""
-    return -float(model.evaluate(X, y).avg_size)

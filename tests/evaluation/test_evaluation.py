@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from evencover import CoverageReport, InputError, PredictionSets, evaluate
-from evencover.evaluation.metrics import METRICS, Confusions, find_metric
+from evencover.evaluation.metrics import METRICS, Confusions
 from evencover.evaluation.statistics import clopper_pearson
 
 ALPHAS = {0.01: Fraction(1, 100), 0.1: Fraction(1, 10), 0.3: Fraction(3, 10), "1/3": Fraction(1, 3)}
@@ -142,5 +142,3 @@ def test_unsuitable_input_is_rejected():
     ):
         with pytest.raises(InputError, match=words):
             evaluate(*arguments)
-    with pytest.raises(InputError, match="'covgap'"):
-        find_metric("covgp", "study")

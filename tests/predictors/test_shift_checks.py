@@ -5,12 +5,12 @@ import warnings
 import numpy as np
 import pytest
 from depth import size
-from scipy.stats import betabinom, fisher_exact
+from scipy.stats import betabinom
 
 from evencover import EvencoverWarning, StandardPredictor, load, save
 from evencover.data.fingerprint import MOST_KEPT, Sampler
 from evencover.predictors import make_predictor
-from evencover.predictors.shift_checks import _at_edges, chance_of_at_most, distance
+from evencover.predictors.shift_checks import chance_of_at_most, distance
 
 
 def notes(predictor, *rows):
@@ -23,7 +23,7 @@ def notes(predictor, *rows):
 @pytest.mark.parametrize("method", ["standard", "classwise", "clustered", "pooled", "fuzzy"])
 @pytest.mark.parametrize("score", ["softmax", "aps"])
 def test_rows_of_the_same_kind_get_no_note(simulate, quietly, method, score):
-    """Three tests at 1 in 10,000 for each of the repetitions. False alarms: about 0.03% each."""
+    """Two tests at 1 in 10,000 for each of the repetitions. False alarms: about 0.02% each."""
     for seed in range(size(short=3, deep=100)):
         rows, labels = simulate(3000, 10, seed=seed)
         fitted = quietly(make_predictor(method, score=score), rows[:1500], labels[:1500])
@@ -41,14 +41,13 @@ def test_other_class_frequencies_are_told(simulate):
     assert notes(classwise, rows[keep], labels[keep]) == []  # its guarantee does not depend on them
 
 
-def test_other_scores_and_refuted_coverage_are_told(simulate, tmp_path):
+def test_refuted_coverage_is_told(simulate, tmp_path):
     rows, labels = simulate(4000, 10)
     fitted = StandardPredictor().fit(rows[:2000], labels[:2000])
     harder = np.where(np.arange(4000)[:, None] % 3, rows, np.roll(rows, 1, axis=1))
     save(fitted, tmp_path / "m.safetensors")
     for predictor in (fitted, load(tmp_path / "m.safetensors")):
-        scores, shortfall = notes(predictor, harder[2000:], labels[2000:])
-        assert "the scores of the true labels of these 2000 examples differ" in scores
+        (shortfall,) = notes(predictor, harder[2000:], labels[2000:])
         assert "significantly below" in shortfall
 
 
@@ -112,21 +111,6 @@ def test_distances_are_beyond_noise():
     other = rng.dirichlet(np.ones(50))
     found = distance(rng.multinomial(100_000, share), rng.multinomial(100_000, other))
     assert found == pytest.approx(np.abs(share - other).sum() / 2, abs=0.02)
-
-
-def test_ordered_bins_are_tested_at_every_edge_by_fishers_exact_test():
-    rng = np.random.default_rng(4)
-    for _ in range(20):
-        first, second = rng.integers(0, 20, 6), rng.integers(1, 30, 6)
-        edges = [(np.split(first, [i]), np.split(second, [i])) for i in range(1, 6)]
-        tables = [[[part.sum() for part in each] for each in edge] for edge in edges]
-        chances = [
-            fisher_exact(table, alternative=side).pvalue
-            for table in tables
-            for side in ("less", "greater")
-        ]
-        expected = 2 * len(edges) * min(chances)
-        assert _at_edges(first, second) == pytest.approx(expected, rel=1e-9)
 
 
 def test_warnings_point_at_the_line_that_called(simulate):

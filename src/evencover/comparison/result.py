@@ -232,8 +232,8 @@ class Comparison:
         most = min(self.n_classes, MOST_COST * self.best.mean("cost"))
         return [c for c in self.allowed if c is self.recommended or c.mean("cost") < most]
 
-    def difference_to_best(self, candidate: Candidate, metric: str = "cost") -> Difference:
-        """Compute the paired difference to `best` over the same splits.
+    def difference_to_best(self, candidate: Candidate) -> Difference:
+        """Compute the paired difference in cost to `best` over the same splits.
 
         Splits of one data set overlap, so the standard error is corrected for that (Nadeau and
         Bengio 2003). Which candidate is best is itself subject to sampling noise, and a table has
@@ -243,7 +243,7 @@ class Comparison:
         """
         from scipy.special import stdtrit
 
-        differences = candidate.values(metric) - self.best.values(metric)
+        differences = candidate.values("cost") - self.best.values("cost")
         mean = float(differences.mean())
         if self.n_splits < 2:
             return Difference(mean, float("nan"), False)

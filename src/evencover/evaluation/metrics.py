@@ -6,7 +6,7 @@ Report, comparison, study, pages, JSON and the table in docs/metrics.md follow f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -17,7 +17,6 @@ from evencover._kernels import Coverage
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.evaluation import statistics
 from evencover.sets import PredictionSets
-from evencover.validation import raise_unknown
 
 Place = Literal["report", "comparison", "study"]
 
@@ -129,6 +128,29 @@ class Confusions(NamedTuple):
         order = np.argsort(-counts, kind="stable")[:most]
         first = self.pairs[start:stop][order] - true * self.n_classes
         return list(zip(first.tolist(), counts[order].tolist(), strict=True))
+
+
+class EvaluationCounts(NamedTuple):
+    """Counts of coverage and sizes, and of confusions."""
+
+    tally: Tally
+    confusions: Confusions
+
+    @classmethod
+    def total(cls, parts: Iterable[EvaluationCounts]) -> EvaluationCounts:
+        """Add the counts of all parts; memory does not grow with their number."""
+        tally: Any = None
+        confusions: list[Confusions] = []
+        for part in parts:
+            tally = part.tally if tally is None else tally + part.tally
+            confusions.append(part.confusions)
+            if len(confusions) == 256:
+                confusions = [Confusions.total(confusions)]
+        return cls(tally, Confusions.total(confusions))
+
+    def abridged(self) -> EvaluationCounts:
+        """Keep a few confusions of each class, which is all that a report shows."""
+        return self._replace(confusions=self.confusions.most_frequent())
 
 
 class CoverageMetrics:
@@ -416,14 +438,6 @@ def shown_in(table: Place) -> list[Metric]:
     """List the metrics of a table, in its order."""
     shown = [metric for metric in METRICS if table in metric.shown]
     return sorted(shown, key=lambda metric: metric.shown[table])
-
-
-def find_metric(name: str, table: Place) -> Metric:
-    """Find a metric of a table by its name."""
-    known = {metric.name: metric for metric in shown_in(table)}
-    if name not in known:
-        raise_unknown("metric", name, known)
-    return known[name]
 
 
 def descriptions(

@@ -18,6 +18,7 @@ from evencover.data.open import as_source
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import fold_source, gathered, joined, map_source
 from evencover.errors import InputError, NotFittedError, warn_caller
+from evencover.evaluation.metrics import EvaluationCounts
 from evencover.evaluation.report import CoverageReport
 from evencover.predictors.acceptance import CONFIDENCE, Acceptance, Predictions, fit_acceptance
 from evencover.predictors.calibration import (
@@ -42,12 +43,7 @@ from evencover.predictors.guarantees import (
     some_names,
 )
 from evencover.predictors.rule import BoundScore, SetRule
-from evencover.predictors.shift_checks import (
-    EvaluationCounts,
-    count_block,
-    merge_counts,
-    shift_warnings,
-)
+from evencover.predictors.shift_checks import shift_warnings
 from evencover.quantiles import (
     Alpha,
     ClassAlpha,
@@ -765,9 +761,8 @@ class BasePredictor:
         fit = self._current_fit()
         source = fit.open(probabilities, labels, ids, allow_unknown=True)
         require_labels(source, "Evaluation")
-        count = partial(count_block, fit.rule.for_input(source.logits), fit.score_bins[0])
-        finish = EvaluationCounts.abridged
-        counts, read = fold_source(source, count, merge_counts, finish, executor)
+        count, finish = fit.rule.for_input(source.logits).counts, EvaluationCounts.abridged
+        counts, read = fold_source(source, count, EvaluationCounts.total, finish, executor)
         return self._coverage_report(source, read, counts)
 
     def _coverage_report(
@@ -797,7 +792,6 @@ class BasePredictor:
             fit,
             report,
             read,
-            counts.histogram,
             depends_on_prevalence=self._depends_on_prevalence,
             n_behind=self._rows_behind(report) if self._targets_average else None,
         )

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.arrays import Array, to_numpy
 from evencover.data.open import as_source
 from evencover.data.source import Classes, Source
 from evencover.errors import InputError
@@ -24,8 +24,6 @@ from evencover.predictors.rule import BoundScore, SetRule
 from evencover.quantiles import ClassAlpha, Thresholds
 from evencover.rounding import warn_of_precision
 from evencover.scores import Score
-
-ENOUGH_SCORES, N_BINS = 4096, 32  # of the histogram of calibration scores
 
 Value = TypeVar("Value")
 
@@ -159,19 +157,6 @@ class Fit:
     def scored_rows(self) -> CalibrationRows:
         """The rows with the scores that the method compares."""
         return self.rows.scored_by(self.rule.scoring.score)
-
-    @cached_property
-    def score_bins(self) -> tuple[FloatArray, IntArray]:
-        """Inner edges of bins of calibration scores, and the numbers of scores in the bins.
-
-        Of many scores, evenly spaced ones are counted.
-        """
-        scores = self.scored_rows.scores
-        scores = np.sort(scores[:: max(1, len(scores) // ENOUGH_SCORES)])
-        edges = np.unique(scores[(np.arange(1, N_BINS) * len(scores)) // N_BINS])
-        # An edge belongs to the bin on its left, as in `shift_checks.score_histogram`.
-        within = np.searchsorted(scores, edges, side="right")
-        return edges, np.diff(within, prepend=0, append=len(scores))
 
     @cached_property
     def recall(self) -> RecallAtK | None:

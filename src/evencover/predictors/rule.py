@@ -16,7 +16,7 @@ from evencover._kernels.reference import SLICE_ELEMENTS, probabilities
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
 from evencover.errors import InputError
-from evencover.evaluation.metrics import Confusions, Tally
+from evencover.evaluation.metrics import Confusions, EvaluationCounts, Tally
 from evencover.predictors.acceptance import Acceptance
 from evencover.quantiles import Thresholds
 from evencover.randomness import places, row_ids
@@ -269,7 +269,7 @@ class SetRule:
         accepted = self.acceptance.is_accepted(coverage.top_classes, scores)
         return coverage._replace(is_accepted=accepted)
 
-    def tally(self, block: Block) -> tuple[Tally, Confusions]:
+    def counts(self, block: Block) -> EvaluationCounts:
         """Count what every metric follows from."""
         assert block.labels is not None
         n_classes = block.rows.shape[1]
@@ -277,7 +277,7 @@ class SetRule:
         coverage = self.coverage(block, appearances)
         tally = Tally.of_coverage(block.labels, coverage, appearances)
         confusions = Confusions.of(block.labels, coverage.top_classes, n_classes)
-        return tally._replace(listed=listed_labels(block)), confusions
+        return EvaluationCounts(tally._replace(listed=listed_labels(block)), confusions)
 
     def _draws(self, block: Block) -> Draws:
         return self.scoring.draws(block, exact=self.is_randomized)

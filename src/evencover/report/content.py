@@ -14,18 +14,16 @@ from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.comparison.result import Comparison
 from evencover.data.source import Block
 from evencover.engine.blocks import fold_source
-from evencover.evaluation.metrics import Confusions, Tally, descriptions
+from evencover.evaluation.metrics import Confusions, EvaluationCounts, Tally, descriptions
 from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels
 from evencover.predictors.rule import SetRule, listed_labels
-from evencover.predictors.shift_checks import EvaluationCounts, merge_counts, scores_by_bin
 from evencover.quantiles import ClassAlpha
 from evencover.report.verdict import (
     State,
     class_states,
-    groups_behind,
     in_percent,
     percent,
     remedies,
@@ -55,7 +53,7 @@ def report_content(
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     require_labels(source, "A report")
     names = None if ids is None else to_numpy(ids)
-    view = ViewBlock(fit.rule.for_input(source.logits), fit.score_bins[0], names, tree)
+    view = ViewBlock(fit.rule.for_input(source.logits), names, tree)
     merge: Any = partial(ReportCounts.merged, predictor.n_classes_)
     counts, read = fold_source(source, view, merge, ReportCounts.abridged, executor)
     return describe(predictor, predictor._coverage_report(source, read, counts.counts), counts)
@@ -66,13 +64,9 @@ def report_content(
 
 @dataclass(frozen=True)
 class ViewBlock:
-    """Make the `BlockView` of a block, here or on a worker.
-
-    ``edges`` bound the predictor's bins of scores; ``names`` are the user's row ids.
-    """
+    """Make the `BlockView` of a block, here or on a worker; ``names`` are the user's row ids."""
 
     rule: SetRule
-    edges: FloatArray
     names: Array | None
     taxonomy: Taxonomy | None
 
@@ -82,7 +76,7 @@ class ViewBlock:
         sets = self.rule.sets(block)
         confusions = Confusions.of(block.labels, block.rows.argmax(axis=1), sets.n_classes)
         tally = Tally.of(sets, block.labels)._replace(listed=listed_labels(block))
-        counts = EvaluationCounts(tally, confusions, scores_by_bin(self.rule, self.edges, block))
+        counts = EvaluationCounts(tally, confusions)
         return BlockView(self, block, block.labels, sets, sets.have(block.labels), counts)
 
 
@@ -156,7 +150,7 @@ class ReportCounts:
                 merged._add(part)
                 yield part.counts
 
-        merged.counts = merge_counts(counts())
+        merged.counts = EvaluationCounts.total(counts())
         return merged
 
     def _add(self, part: BlockView | ReportCounts) -> None:
@@ -207,7 +201,6 @@ def describe(
     predictor: BasePredictor, report: CoverageReport, counts: ReportCounts
 ) -> dict[str, Any]:
     """Return the content of the report; columns have one entry per class or group."""
-    groups, group_of_class, group_rows = groups_behind(predictor)
     return {
         "method": predictor.method,
         "score": make_score(predictor.score).name,
@@ -235,15 +228,23 @@ def describe(
         "contributors": _about_contributors(report),
         "crowding": or_none(report.crowding),
         "states": [state.name.lower() for state in State],
-        "verdict": verdict(report, usual_spread(report, group_of_class, group_rows)),
+        "verdict": verdict(report, usual_spread(predictor, report)),
         "remedies": remedies(predictor, report),
         "classes": _class_columns(predictor, report, counts),
-        "groups": {
-            "of_class": groups.of_class.tolist(),
-            "whose": groups.whose if predictor._groups is not None else [],
-            "rows": groups.scores.counts.tolist(),
-            "rank": predictor._group_ranks(groups.scores.counts).tolist(),
-        },
+        "groups": _about_groups(predictor),
+    }
+
+
+def _about_groups(predictor: BasePredictor) -> dict[str, Any]:
+    """Return the group of each class (-1 for none), and whose scores each group has."""
+    groups = predictor._groups
+    if groups is None:
+        return {"of_class": [-1] * predictor.n_classes_, "whose": [], "rows": [], "rank": []}
+    return {
+        "of_class": groups.of_class.tolist(),
+        "whose": groups.whose,
+        "rows": groups.scores.counts.tolist(),
+        "rank": predictor._group_ranks(groups.scores.counts).tolist(),
     }
 
 

@@ -12,7 +12,7 @@ from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import likely_below
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.guarantees import Needs
-from evencover.quantiles import ClassAlpha, GroupedScores, Groups
+from evencover.quantiles import ClassAlpha
 
 MANY_CLASSES = 20  # of which ten may be named for most labels
 
@@ -51,37 +51,23 @@ def class_states(report: CoverageReport) -> IntArray:
     return states
 
 
-def usual_spread(report: CoverageReport, group_of_class: IntArray, group_rows: IntArray) -> float:
+def usual_spread(predictor: BasePredictor, report: CoverageReport) -> float:
     """Return two standard deviations of the average coverage, if the target is met.
 
-    Given its calibration rows, a group of n has a coverage that is Beta distributed around
-    1 - alpha, with variance alpha (1 - alpha) / (n + 2); test rows add their own noise. CLUSTERED
-    calibrates on what clustering leaves, so this may be wider than all rows suggest.
+    Given n calibration rows, coverage is Beta distributed around 1 - alpha, with variance
+    alpha (1 - alpha) / (n + 2); test rows add their own noise.
     """
-    n_rows = np.bincount(group_of_class, weights=report.class_counts, minlength=len(group_rows))
-    shares = n_rows / report.n_rows
-    inverse = float((shares**2 / (group_rows + 2)).sum()) + 1 / report.n_rows
+    n_behind = float(predictor.n_calibration_)
+    if predictor._groups is not None:
+        n_behind = predictor._rows_behind(report)
+    inverse = 1 / (n_behind + 2) + 1 / report.n_rows
     return float(2 * np.sqrt(report.alpha * (1 - report.alpha) * inverse))
 
 
 def headline(predictor: BasePredictor, report: CoverageReport) -> str:
     """Return the first sentence of the report on a predictor."""
-    _, group_of_class, group_rows = groups_behind(predictor)
-    sentence: str = verdict(report, usual_spread(report, group_of_class, group_rows))["headline"]
+    sentence: str = verdict(report, usual_spread(predictor, report))["headline"]
     return sentence
-
-
-def groups_behind(predictor: BasePredictor) -> tuple[Groups, IntArray, IntArray]:
-    """Return the calibration scores behind thresholds, each class's group, and its rows.
-
-    There are no groups of scores if the method keeps none; all rows stand behind every class then.
-    """
-    nowhere = np.full(predictor.n_classes_, -1, dtype=np.int64)
-    groups = predictor._groups
-    if groups is None:
-        nothing = Groups(GroupedScores(np.zeros(0), np.zeros(1, dtype=np.int64)), nowhere)
-        return nothing, np.zeros_like(nowhere), np.array([predictor.n_calibration_])
-    return groups, groups.of_class, groups.scores.counts
 
 
 def verdict(report: CoverageReport, spread: float) -> dict[str, Any]:
