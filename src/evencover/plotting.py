@@ -1,16 +1,12 @@
-"""matplotlib displays of reports, in scikit-learn's Display pattern.
-
-Each display has a ``from_...`` constructor and draws with `plot`.
-"""
+"""matplotlib displays of reports, in scikit-learn's Display pattern: ``from_report`` draws one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 
-from evencover.arrays import Array, FloatArray, IntArray
+from evencover.arrays import FloatArray, IntArray
 from evencover.errors import InputError, needs
 
 # Okabe and Ito's colors, which color-blind readers can distinguish.
@@ -28,9 +24,17 @@ def new_axes(ax: Any) -> Any:
     return plt.subplots(layout="constrained")[1]
 
 
-@dataclass(eq=False)
 class _Display:
-    ax_: Any = field(default=None, init=False, repr=False)
+    """A drawing of a `CoverageReport`; ``ax_`` are the axes it was drawn on."""
+
+    def __init__(self, report: Any) -> None:
+        self.report = report
+        self.ax_: Any = None
+
+    @classmethod
+    def from_report(cls, report: Any, *, ax: Any = None) -> Self:
+        """Draw a report, on the given axes or on those of a new figure."""
+        return cls(report).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw on the given axes, or on those of a new figure."""
@@ -50,69 +54,45 @@ def _draw_target(ax: Any, x: IntArray, target: FloatArray) -> None:
         ax.plot(x, target, "_", color=GRAY, label="target of the class")
 
 
-@dataclass(eq=False)
 class ClassCoverageDisplay(_Display):
     """Coverage of each class with its 95% interval, and its target."""
 
-    coverage: FloatArray
-    interval: FloatArray
-    likely_below: Array
-    target: FloatArray
-
-    @classmethod
-    def from_report(cls, report: Any, *, ax: Any = None) -> Self:
-        """Draw the classes of a `CoverageReport` that have test rows."""
-        known = report.evaluated
-        return cls(
-            report.class_coverage[known],
-            report.class_coverage_interval[known],
-            report.likely_below[known],
-            report.class_target[known],
-        ).plot(ax=ax)
-
     def _draw(self, ax: Any) -> None:
         """Draw classes, largest shortfall first; those likely below their target stand out."""
-        order = np.argsort(self.coverage - self.target, kind="stable")
-        x = np.arange(len(order))
-        low, high = self.interval[order].T
-        likely_below = self.likely_below[order]
+        report, tested = self.report, np.flatnonzero(self.report.evaluated)
+        excess = report.class_coverage[tested] - report.class_target[tested]
+        order = tested[np.argsort(excess, kind="stable")]
+        x, coverage = np.arange(len(order)), report.class_coverage[order]
+        low, high = report.class_coverage_interval[order].T
+        likely_below = report.likely_below[order]
         for chosen, color, label in (
             (~likely_below, BLUE, "class"),
             (likely_below, ORANGE, "class likely below target"),
         ):
             if chosen.any():
                 ax.vlines(x[chosen], low[chosen], high[chosen], color=color, alpha=0.25)
-                ax.plot(x[chosen], self.coverage[order][chosen], ".", color=color, label=label)
-        _draw_target(ax, x, self.target[order])
+                ax.plot(x[chosen], coverage[chosen], ".", color=color, label=label)
+        _draw_target(ax, x, report.class_target[order])
         ax.set(xlabel="classes, largest shortfall first", ylabel="coverage", ylim=(0, 1.02))
         ax.legend(loc="lower right")
 
 
-@dataclass(eq=False)
 class CoverageByCountDisplay(_Display):
     """Coverage of each class against its number of calibration examples, with its target."""
 
-    counts: IntArray
-    coverage: FloatArray
-    target: FloatArray
-
-    @classmethod
-    def from_report(cls, report: Any, *, ax: Any = None) -> Self:
+    def _draw(self, ax: Any) -> None:
         """Draw a report that knows the calibration counts, such as that of `predictor.evaluate`."""
+        report, tested = self.report, self.report.evaluated
         if report.calibration_counts is None:
             raise InputError(
                 "The report has no calibration counts; use that of predictor.evaluate."
             )
-        known = report.evaluated
-        known_rows = report.calibration_counts[known], report.class_coverage[known]
-        return cls(*known_rows, report.class_target[known]).plot(ax=ax)
-
-    def _draw(self, ax: Any) -> None:
-        ax.plot(self.counts, self.coverage, "o", color=BLUE, alpha=0.4, markersize=4)
-        _draw_target(ax, self.counts, self.target)
+        counts = report.calibration_counts[tested]
+        ax.plot(counts, report.class_coverage[tested], "o", color=BLUE, alpha=0.4, markersize=4)
+        _draw_target(ax, counts, report.class_target[tested])
         ax.set(xlabel="calibration examples of the class", ylabel="coverage", ylim=(0, 1.02))
         ax.set_xscale("symlog")
-        least, most = self.counts.min(), self.counts.max()
+        least, most = counts.min(), counts.max()
         steps = (1, 2, 5) if most <= 1000 * max(least, 1) else (1,)
         ticks = [0, *(step * 10**power for power in range(10) for step in steps)]
         ax.set_xticks([tick for tick in ticks if least <= tick <= most], minor=False)
@@ -120,22 +100,15 @@ class CoverageByCountDisplay(_Display):
         ax.xaxis.set_major_formatter("{x:,.0f}")
 
 
-@dataclass(eq=False)
 class SetSizeDisplay(_Display):
     """Fraction of examples by set size."""
 
-    size_counts: IntArray
-
-    @classmethod
-    def from_report(cls, report: Any, *, ax: Any = None) -> Self:
-        """Draw the sizes of a `CoverageReport`."""
-        return cls(report.size_counts).plot(ax=ax)
-
     def _draw(self, ax: Any) -> None:
         """Draw bars up to the largest size that occurs, at most 50 of them."""
-        largest = int(np.flatnonzero(self.size_counts)[-1])
+        counts = self.report.size_counts
+        largest = int(np.flatnonzero(counts)[-1])
         width = max(1, -(-(largest + 1) // 50))
         starts = np.arange(0, largest + 1, width)
-        shares = np.add.reduceat(self.size_counts[: largest + 1], starts) / self.size_counts.sum()
+        shares = np.add.reduceat(counts[: largest + 1], starts) / counts.sum()
         ax.bar(starts, shares, width=0.9 * width, align="edge", color=BLUE)
         ax.set(xlabel="classes in the set", ylabel="fraction of examples")

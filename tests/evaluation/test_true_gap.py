@@ -60,7 +60,6 @@ def test_noise_alone_is_no_gap_and_being_in_every_set_is_one():
     assert right.gap < 3
     assert always.gap == pytest.approx(10)
     assert always.low < 10 < always.high
-    assert always.n_classes == 2000
     wrong_report = CoverageReport.from_tally(Tally(counts, counts, np.bincount([5] * 8000)), 0.1)
     right_report = CoverageReport.from_tally(
         Tally(counts, rng.binomial(4, 0.9, size=2000), np.bincount([5] * 8000)), 0.1

@@ -80,13 +80,10 @@ def test_the_classes_let_down_are_those_with_the_least_coverage(results):
     assert labels[0] == f"class {least}"
 
 
-def test_files_by_extension(small, tmp_path):
+def test_files_by_extension_and_unsuitable_ones(small, tmp_path):
     paths = write_figures(small, tmp_path / "new", "pdf")
     assert [path.name for path in paths] == ["mine.pdf", "mine-randomized.pdf", "mine-classes.pdf"]
     assert all(path.read_bytes().startswith(b"%PDF") for path in paths)
-
-
-def test_unsuitable_figures_are_rejected(small, tmp_path):
     (tmp_path / "file").write_text("")
     for arguments, words in (((tmp_path, "gif"), "'gif'"), ((tmp_path / "file",), "folder")):
         with pytest.raises(InputError, match=words):

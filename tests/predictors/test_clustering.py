@@ -18,7 +18,7 @@ from evencover.predictors.clustered import (
 )
 from evencover.quantiles import GroupedScores
 from evencover.randomness import RandomStream, random_order
-from evencover.scores import APS
+from evencover.scores import APS, make_score
 
 
 def of_counts(counts):
@@ -58,7 +58,7 @@ def test_clusters_are_a_weighted_k_means_of_the_oracles_embedding(simulate, quie
     rows, labels = simulate(6000, 60, seed=8, long_tail=True)
     predictor = quietly(ClusteredPredictor(score=score, gamma=0.6, n_clusters=4), rows, labels)
     first = np.sort(random_order(0, RandomStream.SPLIT, np.arange(6000))[:3600])
-    scores = predictor_scores(score, rows, labels)[first]
+    scores = make_score(score).true_label(rows, labels)[first]
     classes, z, weights = oracle.embedding(
         scores.tolist(), labels[first].tolist(), 60, Fraction(1, 10)
     )
@@ -78,12 +78,6 @@ def test_clusters_are_a_weighted_k_means_of_the_oracles_embedding(simulate, quie
     theirs = KMeans(4, random_state=0).fit(z, sample_weight=weights)
     found = oracle.weighted_inertia(z.tolist(), weights.tolist(), assignment)
     assert found == pytest.approx(theirs.inertia_)
-
-
-def predictor_scores(name, rows, labels):
-    from evencover.scores import make_score
-
-    return make_score(name).true_label(rows, labels)
 
 
 def test_k_means_weighs_classes_by_their_data():

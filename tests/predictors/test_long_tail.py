@@ -138,7 +138,7 @@ def test_fuzzy_is_its_formula(data, bandwidth):
             [true[i] for i in learning], data.labels[learning], 12, bandwidth, meant
         )
         limits = [min(limit, 1.0) for limit in limits]
-        assert fitted.class_limits_.tolist() == limits
+        assert fitted.fit_.state.class_limits.tolist() == limits
         excess = [true[i] - limits[data.labels[i]] for i in held_out]
         offset = oracle.conformal_quantile(excess, meant)
         assert fitted._from_fit(FuzzyPredictor._held_out).tolist() == sorted(excess)

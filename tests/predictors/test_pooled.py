@@ -179,16 +179,6 @@ def test_the_set_is_where_the_p_value_exceeds_alpha(simulate, split, exact):
     np.testing.assert_array_equal(p > 0.2, predictor.predict_set(rows[800:]).to_mask())
 
 
-def test_rows_in_another_order_with_their_ids_change_nothing():
-    scores, labels, _ = simulated(12, 4, rounded=True)
-    ids = np.arange(len(scores)) * 7 + 3
-    order = np.random.default_rng(0).permutation(len(scores))
-    here = PooledPredictor().fit_scores(scores, labels, K, ids=ids)
-    there = PooledPredictor().fit_scores(scores[order], labels[order], K, ids=ids[order])
-    for a, b in zip(here.fit_.thresholds[:3], there.fit_.thresholds[:3], strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_a_monotone_change_of_the_scores_changes_no_set():
     scores, labels, _ = simulated(12, 5)
     plain = PooledPredictor().fit_scores(scores, labels, K).thresholds_

@@ -264,7 +264,8 @@ class ScoredRows:
         """Choose the rows (N,) on which costs are estimated."""
         n_rows = len(self.labels)
         ids = places(0, n_rows) + np.uint64(1 << 56)  # a range of its own: no repetition has it
-        return ~other_rows(random_rows(0, ids, sample_size(n_rows, self.n_classes)), n_rows)
+        n_sampled = min(n_rows, MOST_ROWS, max(64, MOST_NUMBERS // self.n_classes))
+        return ~other_rows(random_rows(0, ids, n_sampled), n_rows)
 
     def _count_covered(self, trials: Sequence[Trial]) -> list[tuple[IntArray, IntArray]]:
         """Count test rows, and those covered, by class (K,), from the true labels' scores."""
@@ -421,11 +422,6 @@ class SizeCounter:
 
 
 # ---- costs ---------------------------------------------------------------------------------------
-
-
-def sample_size(n_rows: int, n_classes: int) -> int:
-    """Return how many rows estimate the shares."""
-    return min(n_rows, MOST_ROWS, max(64, MOST_NUMBERS // n_classes))
 
 
 class SetShares:

@@ -52,28 +52,22 @@ class Tally(NamedTuple):
         return cls.of_coverage(labels, coverage, appearances)
 
     @classmethod
-    def of_rows(cls, labels: IntArray, is_covered: Array, sizes: IntArray, n_classes: int) -> Tally:
-        """Count rows from whether they are covered and their set sizes."""
-        rows = np.bincount(labels, minlength=n_classes + 1)
-        sums = np.bincount(labels, weights=sizes, minlength=n_classes)
-        return cls(
-            rows[:n_classes],
-            np.bincount(labels[is_covered], minlength=n_classes)[:n_classes],
-            np.bincount(sizes, minlength=n_classes + 1),
-            sums[:n_classes].astype(np.int64),
-            int(rows[n_classes]),
-        )
-
-    @classmethod
     def of_coverage(cls, labels: IntArray, coverage: Coverage, appearances: IntArray) -> Tally:
         """Count rows, their sets, and accepted predictions."""
         n_classes, is_accepted = len(appearances), coverage.is_accepted
         accepted = coverage.top_classes[is_accepted]
         right = accepted[accepted == labels[is_accepted]]
-        return cls.of_rows(labels, coverage.is_covered, coverage.sizes, n_classes)._replace(
-            appearances=appearances,
-            accepted=np.bincount(accepted, minlength=n_classes),
-            accepted_right=np.bincount(right, minlength=n_classes),
+        rows = np.bincount(labels, minlength=n_classes + 1)
+        sums = np.bincount(labels, weights=coverage.sizes, minlength=n_classes)
+        return cls(
+            rows[:n_classes],
+            np.bincount(labels[coverage.is_covered], minlength=n_classes)[:n_classes],
+            np.bincount(coverage.sizes, minlength=n_classes + 1),
+            sums[:n_classes].astype(np.int64),
+            int(rows[n_classes]),
+            appearances,
+            np.bincount(accepted, minlength=n_classes),
+            np.bincount(right, minlength=n_classes),
         )
 
     def __add__(self, other: Tally) -> Tally:  # type: ignore[override]

@@ -94,7 +94,6 @@ class TrueGap(NamedTuple):
     gap: float
     low: float
     high: float
-    n_classes: int
 
 
 def squared_gaps(covered: IntArray, counts: IntArray, alpha: Any) -> FloatArray:
@@ -163,10 +162,10 @@ def true_gap(covered: IntArray, counts: IntArray, alpha: Any) -> TrueGap:
     rows, alpha = counts[known].astype(np.float64), np.broadcast_to(alpha, counts.shape)[known]
     squares, n = squares[known], len(rows)
     if n == 0:
-        return TrueGap(np.nan, np.nan, np.nan, 0)
+        return TrueGap(np.nan, np.nan, np.nan)
     mean = float(squares.mean())
     if n == 1:
-        return TrueGap(_root(mean), np.nan, np.nan, 1)
+        return TrueGap(_root(mean), np.nan, np.nan)
     t = float(stdtrit(n - 1, 0.975))
     noise = 1e4 * alpha * (1 - alpha)  # the variance of one row
     if_none = t**2 * (2 * noise**2 / (rows * (rows - 1))).sum() / n**2
@@ -174,7 +173,7 @@ def true_gap(covered: IntArray, counts: IntArray, alpha: Any) -> TrueGap:
     by_classes = t * float(squares.std(ddof=1)) / np.sqrt(n)
     grown = growth / 2 + np.sqrt(max(growth**2 / 4 + growth * mean + if_none, 0.0))
     low = mean - max(by_classes, float(np.sqrt(if_none)))
-    return TrueGap(_root(mean), _root(low), _root(mean + max(by_classes, grown)), n)
+    return TrueGap(_root(mean), _root(low), _root(mean + max(by_classes, grown)))
 
 
 def root_and_error(square: float, error: float) -> tuple[float, float]:

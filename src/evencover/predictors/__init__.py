@@ -19,7 +19,6 @@ from evencover.predictors.rule import SetRule
 from evencover.predictors.standard import StandardPredictor
 from evencover.scores import SCORES
 from evencover.scores.registry import Registry
-from evencover.validation import raise_unknown
 
 __all__ = [
     "DEFAULT_METHOD",
@@ -102,9 +101,4 @@ def make_predictor(method: BasePredictor | str, **parameters: Any) -> BasePredic
     """
     if isinstance(method, BasePredictor):
         return method
-    cls = predictor_class(method)
-    known = cls._parameter_names()
-    for name in parameters:
-        if name not in known:
-            raise_unknown(f"parameter of the method {method!r}:", name, known)
-    return cls(**parameters)
+    return predictor_class(method)().set_params(**parameters)

@@ -50,7 +50,6 @@ from evencover.quantiles import (
     Groups,
     Thresholds,
     check_alpha,
-    conformal_ranks,
     exact_fraction,
     is_per_class,
 )
@@ -848,13 +847,6 @@ class BasePredictor:
     def _row_needs(self) -> Needs:
         """Return how many rows a threshold takes."""
         return Needs.at(self._current_fit().alpha.typical, getattr(self, "confidence", None))
-
-    def _group_ranks(self, counts: IntArray) -> IntArray:
-        """Return the rank of each group's threshold among its scores; 0 where none decides."""
-        alpha = self._current_fit().alpha
-        if not alpha.is_one:
-            return 0 * counts
-        return conformal_ranks(counts, alpha.typical, getattr(self, "confidence", None))
 
     def explain(self, report: CoverageReport, class_index: int) -> Explanation:
         """Explain a class's threshold and, if it is undercovered, why and what to try."""

@@ -226,7 +226,10 @@ class ClusteredPredictor(GroupPredictor):
             same_alpha = self._class_alpha(rows).of_class
             return Groups(rows.by(same_alpha), same_alpha)
         _, proper = rows.split(state.n_clustering, self.random_state)
-        return cluster_groups(proper, state.cluster_of_class)
+        # The null cluster is compared with all classes, whose scores are the last group.
+        clusters = state.cluster_of_class
+        group_of_class = np.where(clusters < 0, state.n_clusters, clusters)
+        return Groups(proper.by(clusters).with_all(proper.scores), group_of_class, has_all=True)
 
     def _check_fit(self, fit: Fit) -> None:
         state: ClusterState = fit.state
@@ -270,13 +273,3 @@ class ClusteredPredictor(GroupPredictor):
             "gamma": self.gamma_ if self.gamma == "auto" else self.gamma,
             "M": self.n_clusters_ if self.n_clusters == "auto" else self.n_clusters,
         }
-
-
-def cluster_groups(rows: CalibrationRows, cluster_of_class: IntArray) -> Groups:
-    """Group scores by cluster and, last, all of them.
-
-    Classes outside all clusters (-1) are compared with all classes: the STANDARD threshold.
-    """
-    null_cluster = cluster_of_class.max() + 1
-    group_of_class = np.where(cluster_of_class < 0, null_cluster, cluster_of_class)
-    return Groups(rows.by(cluster_of_class).with_all(rows.scores), group_of_class, has_all=True)

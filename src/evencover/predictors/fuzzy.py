@@ -117,15 +117,9 @@ class FuzzyPredictor(BasePredictor):
         if limits.shape != (fit.n_classes,) or not np.isfinite(limits).all():
             raise InputError("'class_limits' must be finite, one per class.")
 
-    @property
-    def class_limits_(self) -> FloatArray:
-        """l_y of each class (K,)."""
-        limits: FloatArray = self._any_fit.state.class_limits
-        return limits
-
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         held_out = self._from_fit(FuzzyPredictor._held_out)
-        n, excess = len(held_out), scores - self.class_limits_[classes]
+        n, excess = len(held_out), scores - self.fit_.state.class_limits[classes]
         at_least = n - np.searchsorted(held_out, excess)
         return np.asarray((at_least + own_share) / (n + 1.0))
 

@@ -20,7 +20,7 @@ from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels
 from evencover.predictors.rule import SetRule, listed_labels
-from evencover.quantiles import ClassAlpha
+from evencover.quantiles import ClassAlpha, conformal_ranks
 from evencover.report.verdict import (
     State,
     class_states,
@@ -215,7 +215,6 @@ def describe(
         "guarantee": in_percent(predictor.guarantee_text, predictor.fit_.alpha),
         "guaranteed": _about_guarantees(predictor),
         "without_guarantee": _without_guarantee(predictor),
-        "has_thresholds": report.thresholds is not None,
         "origin": predictor._origin,
         "weights": {name: w.round(4).tolist() for name, w in predictor._weights().items()},
         "data_warnings": list(report.data_warnings),
@@ -240,11 +239,16 @@ def _about_groups(predictor: BasePredictor) -> dict[str, Any]:
     groups = predictor._groups
     if groups is None:
         return {"of_class": [-1] * predictor.n_classes_, "whose": [], "rows": [], "rank": []}
+    counts, alpha = groups.scores.counts, predictor.fit_.alpha
+    # The rank of a group's threshold among its scores; 0 where classes have their own ranks.
+    ranks = 0 * counts
+    if alpha.is_one:
+        ranks = conformal_ranks(counts, alpha.typical, getattr(predictor, "confidence", None))
     return {
         "of_class": groups.of_class.tolist(),
         "whose": groups.whose,
-        "rows": groups.scores.counts.tolist(),
-        "rank": predictor._group_ranks(groups.scores.counts).tolist(),
+        "rows": counts.tolist(),
+        "rank": ranks.tolist(),
     }
 
 
@@ -305,10 +309,10 @@ def coverage_by_size(size_counts: IntArray, covered: IntArray) -> list[dict[str,
     return table
 
 
-def _about_acceptance(report: CoverageReport) -> dict[str, Any] | None:
+def _about_acceptance(report: CoverageReport) -> dict[str, Any]:
     """Return how many predictions are accepted and right, and classes that are too often wrong."""
-    if report.accepted is None or report.accepted_right is None:
-        return None
+    assert report.accepted is not None
+    assert report.accepted_right is not None
     unsafe = np.flatnonzero(report.is_unsafe)
     accuracies = report.accepted_right[unsafe] / report.accepted[unsafe]
     limits = clopper_pearson(report.accepted_right[unsafe], report.accepted[unsafe])
@@ -328,8 +332,7 @@ def _about_acceptance(report: CoverageReport) -> dict[str, Any] | None:
 
 def _about_contributors(report: CoverageReport) -> list[dict[str, Any]]:
     """Return the classes that add the most wrong labels to sets, and how many."""
-    if report.appearances is None:
-        return []
+    assert report.appearances is not None
     table = []
     for index in report.largest_contributors().tolist():
         n_sets, n_right = int(report.appearances[index]), int(report.class_covered[index])
@@ -348,8 +351,6 @@ def _class_columns(
     with np.errstate(invalid="ignore"):
         sizes = (report.size_sums / report.class_counts).round(2)
     names = report.class_names or [f"class {k}" for k in range(report.n_classes)]
-    none = np.full(report.n_classes, np.inf)
-    thresholds = none if report.thresholds is None else report.thresholds
     columns: dict[str, Any] = {
         "name": list(map(str, names)),
         "rows": report.class_counts.tolist(),
@@ -358,7 +359,7 @@ def _class_columns(
         "high": limits[:, 1].tolist(),
         "state": "".join(map(str, class_states(report).tolist())),
         "calibration": report.calibration_counts.tolist(),
-        "threshold": [_shown_threshold(threshold) for threshold in thresholds.tolist()],
+        "threshold": [_shown_threshold(value) for value in predictor.thresholds_.tolist()],
         "size": [or_none(size) for size in sizes.tolist()],
         "confused": [
             [number for pair in report.confusions.of_class(index) for number in pair]

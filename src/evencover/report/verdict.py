@@ -150,7 +150,7 @@ def remedies(predictor: BasePredictor, report: CoverageReport) -> list[str]:
         sentences = [_nothing_to_fix(report, needs)]
     else:
         sentences = [predictor._cause(below), _more_labels(predictor, report, below, needs)]
-    return list(filter(None, [*sentences, _always_included(predictor, report, needs)]))
+    return list(filter(None, [*sentences, _always_included(predictor, needs)]))
 
 
 def _nothing_to_fix(report: CoverageReport, needs: Needs) -> str:
@@ -188,11 +188,10 @@ def _name(report: CoverageReport, index: int) -> str:
     return name if len(name) <= 40 else f"{name[:39]}…"
 
 
-def _always_included(predictor: BasePredictor, report: CoverageReport, needs: Needs) -> str:
+def _always_included(predictor: BasePredictor, needs: Needs) -> str:
     """Return the cost of classes that are always included, if there are any."""
-    if report.thresholds is None:
-        return ""
-    everywhere, rank_limit = np.isinf(report.thresholds), predictor.fit_.thresholds.rank_limit
+    thresholds, _, _, rank_limit = predictor.fit_.thresholds
+    everywhere = np.isinf(thresholds)
     if rank_limit is not None:
         everywhere &= rank_limit == predictor.n_classes_
     n_everywhere = int(everywhere.sum())

@@ -78,7 +78,7 @@ function coverageParts(i) {
 function facts(i) {
   const fact = (name, value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
   const list = [fact("Calibration examples", whole.format(C.calibration[i]))];
-  if (D.has_thresholds) list.push(fact("Threshold", short(threshold(i))));
+  list.push(fact("Threshold", short(threshold(i))));
   if (C.cluster) list.push(fact("Cluster", C.cluster[i] < 0 ? "none" : String(C.cluster[i])));
   if (C.target) list.push(fact("Target", percent(C.target[i], 2)));
   if (C.guaranteed) list.push(fact("Guaranteed", guaranteedText(i)));

@@ -40,9 +40,7 @@ const COLUMNS = [
   ...(C.guaranteed
     ? [{ key: "guaranteed", title: "Guaranteed", number: true, wide: true, value: (i) => C.guaranteed[i], cell: guaranteedText }]
     : []),
-  ...(D.has_thresholds
-    ? [{ key: "threshold", title: "Threshold", number: true, wide: true, extra: Boolean(C.target), value: (i) => threshold(i) ?? Infinity, cell: (i) => short(threshold(i)) }]
-    : []),
+  { key: "threshold", title: "Threshold", number: true, wide: true, extra: Boolean(C.target), value: (i) => threshold(i) ?? Infinity, cell: (i) => short(threshold(i)) },
   ...(C.cluster
     ? [{ key: "cluster", title: "Cluster", number: true, wide: true, value: (i) => C.cluster[i], cell: (i) => (C.cluster[i] < 0 ? "none" : String(C.cluster[i])) }]
     : []),
