@@ -279,8 +279,6 @@ class Recommendation:
     expected_sizes: dict[str, float]
     class_counts: IntArray
 
-    score = "softmax"
-
     @property
     def method(self) -> str:
         """The recommended method: the lowest cost of those that reach the target."""
