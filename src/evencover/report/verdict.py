@@ -57,10 +57,7 @@ def usual_spread(predictor: BasePredictor, report: CoverageReport) -> float:
     Given n calibration rows, coverage is Beta distributed around 1 - alpha, with variance
     alpha (1 - alpha) / (n + 2); test rows add their own noise.
     """
-    n_behind = float(predictor.n_calibration_)
-    if predictor._groups is not None:
-        n_behind = predictor._rows_behind(report)
-    inverse = 1 / (n_behind + 2) + 1 / report.n_rows
+    inverse = 1 / (predictor._rows_behind(report) + 2) + 1 / report.n_rows
     return float(2 * np.sqrt(report.alpha * (1 - report.alpha) * inverse))
 
 
