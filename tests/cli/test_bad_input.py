@@ -141,21 +141,6 @@ def test_bad_data(model, folder, run, data, what, command):
     assert listing(folder) == before
 
 
-@pytest.mark.parametrize("name", ["cal.npz", "new.npy", "rows.parquet", "model.safetensors"])
-@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
-def test_truncated_files(model, folder, run, data, name, kept):
-    import pyarrow as pa
-
-    pq.write_table(pa.table({"probs": data.rows.tolist()}), "rows.parquet")
-    content = (folder / name).read_bytes()
-    (folder / name).write_bytes(content[: int(kept * len(content))])
-    before = listing(folder)
-    data_file = "new.npy" if name == "model.safetensors" else name
-    line = refused(run("predict", model, data_file, "-o", "sets.csv"))
-    assert f"Cannot read '{name}'" in line
-    assert listing(folder) == before
-
-
 def test_a_bad_number_of_threads(model, run, monkeypatch):
     monkeypatch.setenv("EVENCOVER_THREADS", "many")
     assert "EVENCOVER_THREADS" in refused(run("predict", model, "new.npy", "-o", "sets.csv"))
