@@ -118,23 +118,12 @@ def _read(name: str) -> tuple[Any, ...]:
     return by_class[rows], labels, class_names, np.array(ids)[rows] if ids else None
 
 
-def encode(
-    probabilities: NDArray[np.float64], n_steps: int
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Round probabilities (N, K) down to steps of their eighth root.
-
-    Return the steps (K, N), as differences modulo 256 from the row's median, and the medians (N,).
-    This layout compresses 14% better.
-    """
-    steps = np.floor(n_steps * probabilities ** (1 / 8)).clip(0, n_steps - 1).astype(np.uint8)
-    medians = np.median(steps, axis=1).astype(np.uint8)
-    return np.ascontiguousarray(steps.T) - medians, medians
-
-
 def decode(
     steps: NDArray[np.uint8], medians: NDArray[np.uint8], n_steps: int
 ) -> NDArray[np.float32]:
-    """Decode the result of `encode` to probabilities (N, K) whose rows sum to 1.
+    """Decode steps (K, N), as differences modulo 256 from the medians (N,) of the rows.
+
+    Return probabilities (N, K) whose rows sum to 1.
 
     Classes on the same step would tie, and ties enlarge sets. A fixed random stream therefore
     places each value uniformly within its step.
