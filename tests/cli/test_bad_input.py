@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cli.running import K, listing, refused, succeeded
+from cli.running import NAMES, K, listing, refused, succeeded
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -24,6 +24,15 @@ pq = pytest.importorskip("pyarrow.parquet")
         (("--method", "standard", "--set", "confidence=2"), "'confidence'"),
         (("--method", "macro", "--set", "exact=true"), "'exact'"),
         (("--labels", "labels"), "no such file"),
+        (("--alpha-of", "oak=0.1"), "oak"),
+        (("--alpha-of", f"{NAMES[0]}=2"), "'alpha'"),
+        (("--alpha-of", f"{NAMES[0]}="), "'alpha'"),
+        (("--alpha-of", "none.csv"), "no such file"),
+        (("--alpha-of", f"{NAMES[0]}=.1", "--alpha-of", f"{NAMES[0]}=.2"), NAMES[0]),
+        (("--alpha-of", "labels.npy"), "--alpha-of"),
+        (("--alpha-of", f"{NAMES[0]}=.1", "--method", "macro"), "'alpha'"),
+        *((("--floor", floor), "'floor'") for floor in ("1", "x")),
+        (("--set", "floor=0.5"), "--set"),
         (("unexpected",), "unexpected"),
     ],
 )

@@ -33,11 +33,7 @@ def test_a_column_of_a_table(tmp_path, labels, ending, named):
 
 @pytest.mark.parametrize("kind", ["npz", "safetensors", "h5", "zarr 3"])
 def test_a_column_of_an_array_file(tmp_path, kind):
-    path = tmp_path / "y.npz"
-    if kind == "npz":
-        np.savez(path, label=LABELS, ids=LABELS + 5)
-    else:
-        path = write_arrays(tmp_path, kind, label=LABELS, ids=LABELS + 5)
+    path = write_arrays(tmp_path, kind, label=LABELS, ids=LABELS + 5)
     assert labels_of_file(path).values.tolist() == LABELS.tolist()
     assert labels_of_file(path, "ids").values.tolist() == (LABELS + 5).tolist()
     with pytest.raises(InputError, match="'none'"):

