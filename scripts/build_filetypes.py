@@ -35,10 +35,11 @@ from typing import NamedTuple
 import magika
 import numpy as np
 import onnxruntime
+from bundled_storage import encode
 from magika.types import Seekable
 from numpy.typing import NDArray
 
-from evencover.data.bundled import N_STEPS, decode, encode
+from evencover.data.bundled import N_STEPS, decode
 
 HERE = Path(__file__).parent
 PACKAGES = HERE / "filetypes_packages.csv"

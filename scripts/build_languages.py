@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from bundled_storage import encode
 from language_texts import (
     PACKAGE,
     SHORTEST_TEXT,
@@ -34,7 +35,7 @@ from scipy.special import expit, softmax
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.naive_bayes import MultinomialNB
 
-from evencover.data.bundled import N_STEPS, decode, encode
+from evencover.data.bundled import N_STEPS, decode
 
 OUTPUT = Path(__file__).parents[1] / "src" / "evencover" / "data" / "languages.npz"
 NGRAMS = (1, 3)

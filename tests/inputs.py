@@ -76,7 +76,10 @@ def write_table(path, table, rows_per_group=7):
 
 def write_arrays(folder, kind, *, names=None, **arrays):
     """A file of this kind with the arrays and class names."""
-    if kind == "safetensors":
+    if kind == "npz":
+        path = folder / "p.npz"
+        np.savez(path, **arrays, **({} if names is None else {"class_names": names}))
+    elif kind == "safetensors":
         path = folder / "p.safetensors"
         metadata = None if names is None else {"class_names": json.dumps(names)}
         save_file({key: np.ascontiguousarray(a) for key, a in arrays.items()}, path, metadata)
@@ -120,6 +123,9 @@ def write_file(path, kind, rows=ROWS, labels=LABELS):
         header = ",".join([*NAMES[: rows.shape[1]], "label"])
         formats = ["%.17g"] * rows.shape[1] + ["%d"]
         np.savetxt(path, table, formats, ",", header=header, comments="", encoding="utf-8")
+    elif kind == "jsonl":
+        records = zip(rows.tolist(), labels.tolist(), strict=True)
+        path.write_text("\n".join(json.dumps({"probs": p, "labels": y}) for p, y in records))
     else:
         write_table(path, pa.table({"probs": list_array("fixed", rows), "labels": labels}), 3)
     return path

@@ -78,11 +78,11 @@ def test_a_part_is_vague_only_if_one_step_down_would_be_too_much():
 
 def test_sets_and_tables(tmp_path):
     (tmp_path / "tree.csv").write_text("species,family\nant,insects\nbee,insects\ncat,mammals\n")
-    tree = Taxonomy.from_file(tmp_path / "tree.csv", ["ant", "bee", "cat"])
+    tree = Taxonomy.read(tmp_path / "tree.csv", ["ant", "bee", "cat"])
     sets = PredictionSets.from_mask([[True, True, False], [True, False, True], [False] * 3])
     assert tree.describe_sets(sets) == ["all insects", "ant, cat", "nothing"]
     (tmp_path / "tree.tsv").write_text("ant\tinsects\nbee\tinsects\t\ninsects\tanimals\n")
-    tabs = Taxonomy.from_file(tmp_path / "tree.tsv", ["ant", "bee", "cat"])
+    tabs = Taxonomy.read(tmp_path / "tree.tsv", ["ant", "bee", "cat"])
     assert tabs.describe([0, 1]) == "all animals"
     pairs = Taxonomy.read({"ant": "insects", "bee": "insects"}, ["ant", "bee", "cat"])
     assert pairs.describe([0, 1, 2]) == "all insects, cat"
@@ -111,7 +111,7 @@ def test_files_and_names_must_be_there(tmp_path):
         ("bad.csv", ["a", "b"], "bad.csv"),
     ):
         with pytest.raises(InputError, match=words):
-            Taxonomy.from_file(tmp_path / path, names)
+            Taxonomy.read(tmp_path / path, names)
 
 
 @pytest.fixture

@@ -7,20 +7,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.errors import InputError, needs
+from evencover.errors import InputError, import_extra
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+# Kinds of columns in a table, and those of lists by what they contain.
+Kind = Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]
+LIST_KINDS: dict[Kind, Kind] = {"float": "list", "integer": "integer list", "text": "text list"}
+
 
 def import_pyarrow() -> Any:
     """Import pyarrow or raise with install instructions."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise needs("Arrow and Parquet", "pyarrow", "arrow") from None
-    return pyarrow
+    return import_extra("Arrow and Parquet", "pyarrow", "arrow")
 
 
 def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> Array:
@@ -84,10 +84,8 @@ def is_list(kind: Any) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def arrow_kind(
-    kind: Any,
-) -> Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]:
-    """Return the kind of a column (see `evencover.data.columns`)."""
+def arrow_kind(kind: Any) -> Kind:
+    """Return the kind of a column of this Arrow type."""
     types = import_pyarrow().types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -98,9 +96,7 @@ def arrow_kind(
     if types.is_boolean(kind):
         return "flag"
     if is_list(kind):
-        inner = arrow_kind(kind.value_type)
-        lists: Any = {"float": "list", "integer": "integer list", "text": "text list"}
-        return lists.get(inner, "other")
+        return LIST_KINDS.get(arrow_kind(kind.value_type), "other")
     return "text" if "string" in str(kind) else "other"
 
 
@@ -109,15 +105,15 @@ def to_numpy(values: Any, name: str = "The array") -> Array:
 
     Messages use `name`. Raise for masked entries.
     """
-    if isinstance(values, np.ndarray) and not hasattr(values, "mask"):
-        return values
-    masked = _first_masked(values)
-    if masked is not None:
-        raise InputError(
-            f"{name} must have a value in every entry. Got a masked one in row {masked}; drop "
-            "such rows."
-        )
     if isinstance(values, np.ndarray):
+        if not hasattr(values, "mask"):
+            return values
+        if values.mask.any():
+            row = np.argwhere(np.atleast_1d(values.mask))[0, 0]
+            raise InputError(
+                f"{name} must have a value in every entry. Got a masked one in row {row}; drop "
+                "such rows."
+            )
         return np.asarray(values)
     if type(values).__module__.startswith("pyarrow"):
         return matrix_from_arrow(values)
@@ -139,13 +135,3 @@ def to_numpy(values: Any, name: str = "The array") -> Array:
             f"{name} must be rectangular. Got rows of different lengths instead; "
             "give one number per class in every row."
         ) from None
-
-
-def _first_masked(values: Any) -> int | None:
-    """Return the first row with a masked entry, if any, without importing `numpy.ma`."""
-    if isinstance(values, list | tuple):
-        arrays = ((row, v) for row, v in enumerate(values) if isinstance(v, np.ndarray))
-        return next((row for row, each in arrays if _first_masked(each) is not None), None)
-    if not isinstance(values, np.ndarray) or not hasattr(values, "mask") or not values.mask.any():
-        return None
-    return int(np.argwhere(np.atleast_1d(values.mask))[0, 0])

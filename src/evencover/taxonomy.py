@@ -77,42 +77,20 @@ class Taxonomy:
         self._sizes = Counter(node for path in self._paths for node in path)
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str], class_names: Sequence[str] | None) -> Taxonomy:
-        """Read a .csv or .tsv file: each line has a class, then its groups from narrow to wide.
-
-        Skip empty cells, and a header: a first line without known names.
-        """
-        if class_names is None:
-            raise InputError("A taxonomy needs class names. Got none; pass class_names.")
-        path = Path(path)
-        try:
-            text = path.read_text("utf-8-sig")
-        except FileNotFoundError:
-            raise InputError(f"Cannot read '{path}': there is no such file.") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"Cannot read '{path}': {error}.") from None
-        tabs = path.suffix.lower() == ".tsv" or "\t" in text.partition("\n")[0]
-        lines = csv.reader(text.splitlines(), delimiter="\t" if tabs else ",")
-        chains = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-        named = {name for chain in chains[1:] for name in chain}
-        if chains and not ({*chains[0]} & {*map(str, class_names), *named}):
-            chains = chains[1:]
-        try:
-            return cls(chains, class_names)
-        except InputError as error:
-            raise InputError(f"Cannot use '{path}': {error}") from None
-
-    @classmethod
     def read(cls, taxonomy: Any, class_names: Sequence[str] | None) -> Taxonomy:
-        """Make a taxonomy from a path, chains, a mapping from child to parent, or itself."""
+        """Make a taxonomy from a file, chains, a mapping from child to parent, or itself.
+
+        Each line of a .csv or .tsv file has a class, then its groups from narrow to wide. Empty
+        cells are skipped, and so is a header: a first line without known names.
+        """
         if isinstance(taxonomy, cls):
             if class_names is not None and list(map(str, class_names)) != taxonomy.class_names:
                 raise InputError("The taxonomy must have the classes of the predictor, in order.")
             return taxonomy
-        if isinstance(taxonomy, str | os.PathLike):
-            return cls.from_file(taxonomy, class_names)
         if class_names is None:
             raise InputError("A taxonomy needs class names. Got none; pass class_names.")
+        if isinstance(taxonomy, str | os.PathLike):
+            taxonomy = _chains_of_file(Path(taxonomy), class_names)
         return cls(taxonomy.items() if hasattr(taxonomy, "items") else taxonomy, class_names)
 
     def parts(self, classes: Iterable[int], most: int = MOST_PARTS) -> list[Part]:
@@ -195,3 +173,17 @@ def _parents(chains: Iterable[Sequence[str]]) -> dict[str, str]:
         node = error.args[1][0]
         raise InputError(f"A taxonomy has no cycles. Got {node!r} among its own groups.") from None
     return parent
+
+
+def _chains_of_file(path: Path, class_names: Sequence[str]) -> list[list[str]]:
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"Cannot read '{path}': {reason}.") from None
+    tabs = path.suffix.lower() == ".tsv" or "\t" in text.partition("\n")[0]
+    lines = csv.reader(text.splitlines(), delimiter="\t" if tabs else ",")
+    chains = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    named = {*map(str, class_names), *(name for chain in chains[1:] for name in chain)}
+    is_header = bool(chains) and named.isdisjoint(chains[0])
+    return chains[1:] if is_header else chains

@@ -257,18 +257,7 @@ def align_classes(
     """Return one value per class (K,), in the order of the classes.
 
     Values that name their classes (see `by_class`) are aligned by class name, or by class index for
-    classes without names. Vectors are in the order of the classes.
-
-    Parameters
-    ----------
-    values
-        A mapping, a Series, pairs, or a vector.
-    class_names, n_classes
-        The classes.
-    name
-        Name of the parameter.
-    default
-        Key whose value applies to classes that are not named; None requires every class.
+    classes without names. The value under the key `default` is that of all classes not named.
 
     >>> align_classes({"bee": 1, "ant": 3}, ["ant", "bee"], 2, "prevalence").tolist()
     [3, 1]

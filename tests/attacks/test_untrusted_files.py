@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import safetensors
 from depth import size
-from inputs import LABELS, ROWS, K, assert_refused, read, write_arrays, write_table
+from inputs import LABELS, ROWS, K, assert_refused, read, write_arrays, write_file
 
 from evencover import InputError, StandardPredictor, load, save
 from evencover.data import as_source
@@ -97,39 +97,15 @@ def test_tensors_lie_where_their_shapes_say_and_nowhere_else(tmp_path, place):
     assert_refused(path)
 
 
-def write_any(folder, ending, rows, labels):
-    """A labelled file of any kind; its path."""
-    path = folder / f"p.{ending}"
-    if ending in ("safetensors", "h5", "zarr"):
-        kind = {"zarr": "zarr 3"}.get(ending, ending)
-        return write_arrays(folder, kind, probs=rows, labels=labels)
-    if ending == "npz":
-        np.savez(path, probs=rows, labels=labels)
-    elif ending in ("parquet", "arrow"):
-        import pyarrow as pa
-
-        columns = {f"c{k}": rows[:, k] for k in range(K)} | {"labels": labels}
-        write_table(path, pa.table(columns))
-    elif ending == "csv":
-        lines = [
-            ",".join([*map(repr, map(float, r)), str(y)]) for r, y in zip(rows, labels, strict=True)
-        ]
-        path.write_text("\n".join([",".join([*"abcd", "labels"]), *lines]))
-    else:
-        records = zip(rows.tolist(), labels.tolist(), strict=True)
-        path.write_text("\n".join(json.dumps({"probs": r, "labels": y}) for r, y in records))
-    return path
-
-
 CHANGED = "must not change"
-ENDINGS = ["npz", "safetensors", "h5", "zarr", "parquet", "arrow", "csv", "jsonl"]
+KINDS = ["npz", "safetensors", "h5", "zarr 3", "parquet", "arrow", "csv", "jsonl"]
 
 
-def replace(folder, ending, path):
+def replace(folder, kind, path):
     """Another file takes the place of one that is open; the same size and a later time."""
     other = folder / "other"
     other.mkdir()
-    new = write_any(other, ending, ROWS[::-1], LABELS)
+    new = write_file(other / "p", kind, ROWS[::-1])
     if path.is_dir():
         shutil.rmtree(path)
         new.rename(path)
@@ -138,22 +114,22 @@ def replace(folder, ending, path):
         os.utime(path, ns=(1, path.stat().st_mtime_ns + 1))
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_a_file_that_is_replaced_after_its_opening_is_refused(tmp_path, ending):
-    path = write_any(tmp_path, ending, ROWS, LABELS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_is_replaced_after_its_opening_is_refused(tmp_path, kind):
+    path = write_file(tmp_path / "p", kind)
     source = as_source(path)
     there = pickle.loads(pickle.dumps(source.parts()))  # as a worker gets them
-    replace(tmp_path, ending, path)
+    replace(tmp_path, kind, path)
     for part in (source, *there):
         with pytest.raises(InputError, match=CHANGED):
             read(part)
     as_source(path)  # it is the other file now, from its opening on
 
 
-@pytest.mark.parametrize("ending", ["npz", "parquet", "csv"])
-def test_a_file_that_is_overwritten_while_it_is_read_is_refused(tmp_path, ending, monkeypatch):
+@pytest.mark.parametrize("kind", ["npz", "parquet", "csv"])
+def test_a_file_that_is_overwritten_while_it_is_read_is_refused(tmp_path, kind, monkeypatch):
     monkeypatch.setattr("evencover.data.source.BLOCK_ELEMENTS", 4 * K)
-    path = write_any(tmp_path, ending, ROWS, LABELS)
+    path = write_file(tmp_path / "p", kind)
     blocks = as_source(path).blocks()
     next(blocks)
     content = path.read_bytes()
@@ -181,11 +157,11 @@ KEPT = sorted((Path(__file__).parent / "corpus").rglob("*.h5"))
 N_DAMAGED = size(short=20, deep=2000)
 
 
-@pytest.mark.parametrize("ending", [each for each in ENDINGS if each != "zarr"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "zarr 3"])
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
-def test_flipped_bits_are_read_or_rejected(tmp_path, ending):
-    path = write_any(tmp_path, ending, ROWS, LABELS)
-    whole, rng, n_rejected = path.read_bytes(), random.Random(ending), 0
+def test_flipped_bits_are_read_or_rejected(tmp_path, kind):
+    path = write_file(tmp_path / "p", kind)
+    whole, rng, n_rejected = path.read_bytes(), random.Random(kind), 0
     for _ in range(N_DAMAGED):
         content, place = bytearray(whole), rng.randrange(len(whole))
         content[place] ^= 1 << rng.randrange(8)

@@ -1,10 +1,11 @@
 """A working folder with a model and data, and commands that run in this process."""
 
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
-from cli.running import NAMES, K, Result
+from cli.running import NAMES, K, run_here
 
 from evencover.cli import main
 
@@ -45,15 +46,4 @@ def model(folder, classwise):
 
 @pytest.fixture
 def run(capsys):
-    """Run a command in this process, which is quicker."""
-
-    def command(*arguments):
-        capsys.readouterr()
-        code = 0
-        try:
-            main([str(argument) for argument in arguments])
-        except SystemExit as stop:
-            code = stop.code
-        return Result(code, *capsys.readouterr())
-
-    return command
+    return partial(run_here, capsys)

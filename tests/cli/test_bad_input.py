@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cli.running import K, listing, refused, succeeded
+from cli.running import NAMES, K, listing, refused, succeeded
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -24,6 +24,15 @@ pq = pytest.importorskip("pyarrow.parquet")
         (("--method", "standard", "--set", "confidence=2"), "'confidence'"),
         (("--method", "macro", "--set", "exact=true"), "'exact'"),
         (("--labels", "labels"), "no such file"),
+        (("--alpha-of", "oak=0.1"), "oak"),
+        (("--alpha-of", f"{NAMES[0]}=2"), "'alpha'"),
+        (("--alpha-of", f"{NAMES[0]}="), "'alpha'"),
+        (("--alpha-of", "none.csv"), "no such file"),
+        (("--alpha-of", f"{NAMES[0]}=.1", "--alpha-of", f"{NAMES[0]}=.2"), NAMES[0]),
+        (("--alpha-of", "labels.npy"), "--alpha-of"),
+        (("--alpha-of", f"{NAMES[0]}=.1", "--method", "macro"), "'alpha'"),
+        *((("--floor", floor), "'floor'") for floor in ("1", "x")),
+        (("--set", "floor=0.5"), "--set"),
         (("unexpected",), "unexpected"),
     ],
 )
@@ -138,21 +147,6 @@ def test_bad_data(model, folder, run, data, what, command):
         return
     line = refused(run(*arguments))
     assert words in line or (what, command) == ("missing labels", "compare")
-    assert listing(folder) == before
-
-
-@pytest.mark.parametrize("name", ["cal.npz", "new.npy", "rows.parquet", "model.safetensors"])
-@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
-def test_truncated_files(model, folder, run, data, name, kept):
-    import pyarrow as pa
-
-    pq.write_table(pa.table({"probs": data.rows.tolist()}), "rows.parquet")
-    content = (folder / name).read_bytes()
-    (folder / name).write_bytes(content[: int(kept * len(content))])
-    before = listing(folder)
-    data_file = "new.npy" if name == "model.safetensors" else name
-    line = refused(run("predict", model, data_file, "-o", "sets.csv"))
-    assert f"Cannot read '{name}'" in line
     assert listing(folder) == before
 
 

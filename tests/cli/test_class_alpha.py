@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 from cli.running import NAMES, K, assert_found, refused, sets_in, succeeded
 
 import evencover
@@ -54,27 +53,6 @@ def test_names_may_have_equals_signs_and_be_default(folder, run, data):
     pairs = [f"--alpha-of={name}={(index + 1) / 100}" for index, name in enumerate(names[:5])]
     succeeded(calibrate(run, *pairs, data="odd.npz"))
     assert load("m.safetensors").alpha_.tolist() == [0.01, 0.02, 0.03, 0.04, 0.05, 0.1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--alpha-of", "oak=0.1"), "oak"),
-        (("--alpha-of", f"{NAMES[0]}=2"), "'alpha'"),
-        (("--alpha-of", f"{NAMES[0]}="), "'alpha'"),
-        (("--alpha-of", "none.csv"), "no such file"),
-        (("--alpha-of", f"{NAMES[0]}=.1", "--alpha-of", f"{NAMES[0]}=.2"), NAMES[0]),
-        (("--alpha-of", "vector.txt"), "--alpha-of"),
-        (("--alpha-of", f"{NAMES[0]}=.1", "--method", "macro"), "'alpha'"),
-        (("--floor", "1"), "'floor'"),
-        (("--floor", "x"), "'floor'"),
-        (("--set", "floor=0.5"), "--set"),
-    ],
-)
-def test_bad_alphas_and_floors(folder, run, arguments, words):
-    Path("vector.txt").write_text("\n".join(map(str, MEANT)))
-    assert words in refused(calibrate(run, *arguments))
-    assert not Path("m.safetensors").exists()
 
 
 def test_another_alpha_is_that_of_a_new_calibration(folder, run):

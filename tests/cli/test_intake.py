@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from cli.running import NAMES, K, refused, succeeded
 
-from evencover import load
-
 pd = pytest.importorskip("pandas")
 
 
@@ -49,29 +47,6 @@ def test_keys_name_arrays_of_the_file_and_of_other_files(folder, run, data):
         for name in "ab"
     ]
     assert thresholds[0] == thresholds[1]
-
-
-def test_folders_globs_urls_and_separate_labels_give_the_same_model(folder, run, data):
-    rows, labels = data.rows[:300], data.labels[:300]
-    Path("parts").mkdir()
-    np.save("rows.npy", rows)
-    for number, part in enumerate((slice(90), slice(90, 300))):
-        np.savez(f"parts/{number}.npz", probs=rows[part], labels=labels[part])
-        np.save(f"y{number}.npy", labels[part])
-
-    def thresholds(*arguments):
-        succeeded(run("calibrate", *arguments, "-o", "m.safetensors", "--force"))
-        return load("m.safetensors").thresholds_.tolist()
-
-    expected = thresholds("cal.npz")
-    for arguments in (
-        ("parts",),
-        ("parts/*.npz",),
-        ("parts", "--labels", "y*.npy"),
-        ("rows.npy", "--labels", "y*.npy"),
-        ((folder / "cal.npz").as_uri(),),
-    ):
-        assert thresholds(*arguments) == expected
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict", "report"])
@@ -148,7 +123,9 @@ def test_a_column_that_both_tables_share_joins_them(folder, model, run, data, co
     order = np.random.default_rng(0).permutation(300)
     np.savez("rows.npz", probs=rows, path=IDS)
     write_labels("labels.csv", np.array(IDS)[order], labels[order], "path,label")
-    assert "--ids-key path" in refused(run(*COMMANDS[command], "--labels", "labels.csv"))
+    by_position = run(*COMMANDS[command], "--labels", "labels.csv")
+    assert by_position.code == 2  # they do not belong together
+    assert "name them with --ids-key" in by_position.err
     found, noted = outcome(run, command, "--labels", "labels.csv", "--ids-key", "path")
     assert found == expected
     assert "matched by id (300 rows)." in noted
@@ -157,19 +134,6 @@ def test_a_column_that_both_tables_share_joins_them(folder, model, run, data, co
     found, noted = outcome(run, command, "--labels", "labels.csv", "--ids-key", "path")
     assert found == expected
     assert noted.count("(300 rows); 1 without a row is not used") == 1
-
-
-@pytest.mark.parametrize("command", ["calibrate", "evaluate"])
-def test_ids_that_do_not_match_are_counted_and_shown(folder, model, run, data, command):
-    rows, labels = data.rows[300:], data.labels[300:]
-    np.savez("rows.npz", probs=rows, ids=IDS)
-    others = [*IDS[2:], "stranger"]
-    write_labels("labels.csv", others, labels[:299])
-    line = refused(run(*COMMANDS[command], "--labels", "labels.csv"))
-    for words in ("2 rows without labels", "case 0", "1 labels without a row", "stranger"):
-        assert words in line
-    write_labels("labels.csv", [*IDS, "case 7"], [*labels, 0])
-    assert "case 7" in refused(run(*COMMANDS[command], "--labels", "labels.csv"))
 
 
 def test_rows_with_ids_update_a_model_without(folder, model, run, data):

@@ -7,32 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attacks.forked import command
-from cli.running import Result, listing, refused, shell, succeeded
-
-
-@pytest.mark.parametrize("name", ["sets.parquet", "sets.jsonl", "sets.csv"])
-def test_an_existing_output_is_kept_unless_forced(model, folder, run, name):
-    (folder / name).write_text("precious")
-    before = listing(folder)
-    assert f"'{name}' exists already" in refused(run("predict", model, "new.npy", "-o", name))
-    assert (folder / name).read_text() == "precious"
-    assert listing(folder) == before
-    succeeded(run("predict", model, "new.npy", "-o", name, "--force"))
-    assert (folder / name).read_bytes() != b"precious"
-    assert listing(folder) == before
-
-
-def test_bad_rows_at_the_end_keep_the_existing_output(model, folder, run, data):
-    rows = data.rows.copy()
-    rows[-1] = np.nan
-    np.save("late.npy", rows)
-    for ending in ("parquet", "jsonl", "csv"):
-        (folder / f"sets.{ending}").write_text("precious")
-        before = listing(folder)
-        arguments = ("predict", model, "late.npy", "-o", f"sets.{ending}", "--force")
-        assert "NaN in row 599" in refused(run(*arguments))
-        assert (folder / f"sets.{ending}").read_text() == "precious"
-        assert listing(folder) == before
+from cli.running import Result, listing, refused, shell
 
 
 def small_disk():

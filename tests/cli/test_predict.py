@@ -29,18 +29,6 @@ def records(name):
     return [json.loads(line) for line in Path(name).read_text("utf-8").splitlines()]
 
 
-def test_the_most_probable_class_comes_first(predict, rows):
-    said = predict("new.npy", "-o", "sets.parquet").out
-    sets = load("model.safetensors").predict_set(rows)
-    table = pq.read_table("sets.parquet").to_pydict()
-    assert table["set"] == sets.to_lists()
-    assert table["names"] == sets.to_lists(names=True)
-    for members, p in zip(table["set"], rows, strict=True):
-        assert members == sorted(members, key=lambda y, p=p: (-p[y], y))
-    assert set(table) == {"size", "accepted", "set", "names"}
-    assert said.startswith(f"sets.parquet: 300 sets, {sets.sizes.mean():.2f} classes on average")
-
-
 def test_probabilities_stand_beside_the_classes_and_top_keeps_the_size(predict, rows):
     predict("new.npy", "-o", "sets.jsonl", "--with-probabilities", "--top", 2)
     sets = load("model.safetensors").predict_set(rows)
@@ -67,7 +55,7 @@ def test_ids_that_come_with_the_data_are_kept(predict, rows):
 def test_sets_are_summarized_by_a_hierarchy(model, run):
     table = [f"{name},{'low' if index < 3 else 'high'}" for index, name in enumerate(NAMES)]
     Path("tree.csv").write_text("\n".join(table), encoding="utf-8")
-    tree = Taxonomy.from_file("tree.csv", NAMES)
+    tree = Taxonomy.read("tree.csv", NAMES)
     succeeded(run("predict", model, "new.npy", "-o", "sets.jsonl", "--taxonomy", "tree.csv"))
     found = records("sets.jsonl")
     assert [each["summary"] for each in found] == [tree.describe(each["set"]) for each in found]

@@ -102,7 +102,7 @@ def test_rows_of_bfloat16_may_be_off_by_its_rounding(tmp_path, quietly):
         quietly(StandardPredictor(), values, labels)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["npz", *KINDS])
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [

@@ -4,14 +4,13 @@ import csv
 import os
 import struct
 import zlib
+from functools import partial
 
 import numpy as np
 import pytest
-from cli.running import Result, assert_found, refused, succeeded
+from cli.running import assert_found, refused, run_here, succeeded
 from inference.samples import NAMES, read, write_model, write_pictures, write_texts
 from PIL import Image
-
-from evencover.cli import main
 
 BAD = """
 import numpy as np
@@ -61,15 +60,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run(capsys, folder):
-    def command(model, data, *more):
-        code = 0
-        try:
-            main(["infer", model, data, "-o", "scores", *map(str, more)])
-        except SystemExit as stop:
-            code = stop.code
-        return Result(code, *capsys.readouterr())
-
-    return command
+    return partial(run_here, capsys, "infer", "-o", "scores")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +75,6 @@ def run(capsys, folder):
         ("mine.py:pictures", "nowhere", (), "'nowhere': there is no such file or folder"),
         ("mine.py:pictures", "empty", (), "at least one of the images"),
         ("mine.py:pictures", "notes.txt", (), "'notes.txt' must"),
-        ("mine.py:pictures", "data", ("--device", "cuda"), "--device"),
         ("mine.py:pictures", "data", ("--batch-size", 0), "'batch_size'.* at least 1"),
         ("mine.py:texts", "texts.csv", ("--input-key", "words"), "input_key.*'words'.*text, label"),
         ("mine.py:nameless", "data", (), "must name its 4 classes.*--class-names"),

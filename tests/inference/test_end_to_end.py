@@ -3,32 +3,23 @@
 import json
 
 import pytest
-from cli.running import Result, succeeded
+from cli.running import run_here, succeeded
 from inference.samples import NAMES, write_model, write_pictures
-
-from evencover.cli import main
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
 
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
+def test_from_pictures_to_sets(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    def command(*arguments):
-        capsys.readouterr()
-        main([str(each) for each in arguments])
-        return Result(0, *capsys.readouterr())
+    def run(*arguments):
+        return succeeded(run_here(capsys, *arguments))
 
-    return command
-
-
-def test_from_pictures_to_sets(run, tmp_path):
     for name in ("calibration", "test"):
         write_pictures(tmp_path / name, 30)
     write_model(tmp_path)
     for name in ("calibration", "test"):
-        succeeded(run("infer", "mine.py:pictures", name, "-o", f"scores-{name}"))
+        run("infer", "mine.py:pictures", name, "-o", f"scores-{name}")
     about = json.loads(run("info", "scores-test", "--json").out)
     assert about["n_rows"] == 120
     run("calibrate", "scores-calibration", "-o", "m.safetensors", "--method", "standard")

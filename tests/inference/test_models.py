@@ -124,8 +124,6 @@ def test_bad_hugging_face_models(tmp_path, text_model):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"Cannot load the model '.*empty'"):
         infer(tmp_path / "empty", tmp_path / "t.csv", tmp_path / "s")
-    with pytest.raises(InputError, match=r"Cannot load the model '.*warp"):
-        infer(text_model, tmp_path / "t.csv", tmp_path / "s", device="warp")
     with pytest.raises(InputError, match="must be a table"):
         infer(text_model, tmp_path, tmp_path / "s")
     bare = tmp_path / "bare"

@@ -22,7 +22,6 @@ def run(
     input_key: str | None = None,
     labels_key: str | None = None,
     ids_key: str | None = None,
-    device: str | None = None,
     batch_size: int = 32,
     force: Switch = False,
 ) -> None:
@@ -54,8 +53,6 @@ def run(
         Column of labels: class names or class indices.
     ids_key
         Column of ids; by default the path or row number.
-    device
-        Device of a Hugging Face model, e.g. cuda:1.
     batch_size
         Number of inputs per batch.
     force
@@ -72,8 +69,8 @@ def run(
         existing_file(class_names)
         names = class_names.read_text(encoding="utf-8-sig").splitlines()
     keys: Any = {"input_key": input_key, "labels_key": labels_key, "ids_key": ids_key}
-    how: Any = {"device": device, "batch_size": batch_size, "force": force}
-    done = infer(model, data, output, class_names=names, watch=watch, **keys, **how)
+    how: Any = {"class_names": names, "batch_size": batch_size, "force": force, "watch": watch}
+    done = infer(model, data, output, **keys, **how)
     if done.n_unreadable:
         note(
             f"{done.n_unreadable} of {done.n_rows + done.n_unreadable} inputs could not be read; "

@@ -12,9 +12,7 @@ from evencover import _kernels
 from evencover.arrays import FloatArray, IntArray
 from evencover.cli.console import print_text
 from evencover.cli.options import READ, Input, Json, print_json
-from evencover.data.bundled import SOURCES
 from evencover.data.source import Source
-from evencover.evaluation.statistics import class_balance
 from evencover.predictors import BasePredictor
 from evencover.quantiles import is_per_class
 from evencover.scores import make_score
@@ -32,7 +30,6 @@ TITLES = {
     "n_classes_below_9_examples": "classes below 9 examples",
     "guaranteed_coverage": "guaranteed, by class",
     "n_infinite_thresholds": "classes always included",
-    "class_balance": "class balance, 1 if even",
     "keep_top": "top class always included",
     "from_logits": "reads logits",
     "random_state": "seed",
@@ -118,7 +115,6 @@ def of_data(source: Source) -> dict[str, Any]:
             "examples_per_class": _spread(counts),
             "n_classes_without_examples": int((counts == 0).sum()),
             "n_classes_below_9_examples": int((counts < 9).sum()),
-            "class_balance": class_balance(counts),
         }
     return description
 
@@ -180,7 +176,6 @@ def run(file: str | None = None, /, *, as_json: Json = False, read: Input = READ
             "threads": n_threads(),
             "python": platform.python_version(),
             "numpy": np.__version__,
-            **{f"{name}_data": source for name, source in SOURCES.items()},
         }
     elif is_model(file):
         description = of_model(load(file))

@@ -74,7 +74,7 @@ def run(
             print(f"{output}: {n_rows} sets in {n_files} files{already}")
             return
         names = predictor.class_names_ or source.class_names
-        tree = None if taxonomy is None else Taxonomy.from_file(taxonomy, names)
+        tree = None if taxonomy is None else Taxonomy.read(taxonomy, names)
         blocks = Listing(taxonomy=tree, **listing).blocks(predictor, source, executor=workers)
         sizes: Counter[str] = Counter()
         n_rows = write_sets(output, _count(blocks, sizes), names, ids=source.ids)

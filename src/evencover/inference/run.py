@@ -74,7 +74,6 @@ def infer(
     labels_key: str | None = None,
     ids_key: str | None = None,
     class_names: Sequence[str] | None = None,
-    device: str | None = None,
     batch_size: int = 32,
     force: bool = False,
     watch: Callable[[Batches, int], Batches] = lambda batches, _: batches,
@@ -99,8 +98,6 @@ def infer(
         The columns of a table, if they do not have the usual names.
     class_names
         Names of the model's outputs in order, if the model does not name them as the data do.
-    device
-        Device of a Hugging Face model, such as "cuda:1"; by default a GPU if there is one.
     batch_size
         Number of inputs per batch.
     force
@@ -110,7 +107,7 @@ def infer(
     """
     import_pyarrow()
     whole_number(batch_size, "batch_size", "infer", 1)
-    opened = open_model(model, device)
+    opened = open_model(model)
     keys = {"input_key": input_key, "labels_key": labels_key, "ids_key": ids_key}
     inputs = open_inputs(data, opened.kind, **keys)
     run, all_inputs = _Run(opened, inputs), range(inputs.n_inputs)
@@ -316,17 +313,15 @@ class Model(NamedTuple):
     returns_logits: bool = False  # for certain; if not, its first outputs decide
 
 
-def open_model(
-    model: str | os.PathLike[str] | Callable[[list[Any]], Any], device: str | None = None
-) -> Model:
+def open_model(model: str | os.PathLike[str] | Callable[[list[Any]], Any]) -> Model:
     """Open a function, ``module:function``, or the folder or name of a Hugging Face model."""
     if callable(model):
-        return _function_model(model, getattr(model, "__qualname__", type(model).__name__), device)
+        return _function_model(model, getattr(model, "__qualname__", type(model).__name__))
     path, text = Path(model), os.fspath(model)
     if ":" in text and not path.exists():
-        return _function_model(_import_function(text), text, device)
+        return _function_model(_import_function(text), text)
     if path.is_dir() or not (path.exists() or path.is_absolute() or path.suffix == ".onnx"):
-        return _hugging_face_model(text, device)
+        return _hugging_face_model(text)
     reason = "there is no such file or folder" if not path.exists() else "it is neither"
     raise InputError(
         "The model must be the folder or name of a Hugging Face model, or module:function, which "
@@ -334,14 +329,12 @@ def open_model(
     )
 
 
-def _function_model(function: Callable[..., Any], target: str, device: str | None) -> Model:
+def _function_model(function: Callable[..., Any], target: str) -> Model:
     """Wrap a function of a list of images or texts, and its optional attributes.
 
     These are ``class_names``; ``prepare``, which worker threads apply to one input at a time; and
     ``identity``, a text that changes with the weights.
     """
-    if device is not None:
-        raise InputError(f"--device must be left out: the function '{target}' chooses its device.")
     module = function.__module__ if inspect.isroutine(function) else type(function).__module__
     source = getattr(sys.modules.get(module), "__file__", None)
     code = size_and_time(Path(source)) if source else ""
@@ -379,28 +372,27 @@ def _import_function(target: str) -> Callable[..., Any]:
     return function
 
 
-def _hugging_face_model(name: str, device: str | None) -> Model:
-    """Load a classifier of images or texts with its own processor."""
+def _hugging_face_model(name: str) -> Model:
+    """Load a classifier of images or texts with its own processor, on a GPU if there is one."""
     torch, transformers = (
         import_extra("Hugging Face models", module, "torch", "torch and transformers")
         for module in ("torch", "transformers")
     )
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
 
     def load(loader: str) -> Any:
         return getattr(transformers, loader).from_pretrained(name, trust_remote_code=False)
 
     try:
-        chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        target = torch.zeros(1, device=chosen).device
         config = load("AutoConfig")
         architecture = (config.architectures or ["no architecture"])[0]
         kind: Kind = "images" if architecture.endswith("ForImageClassification") else "texts"
         if kind == "texts" and not architecture.endswith("ForSequenceClassification"):
             raise ValueError(f"it must classify images or texts. Got {architecture}")
         task = "ImageClassification" if kind == "images" else "SequenceClassification"
-        network = load(f"AutoModelFor{task}").to(target).eval()
+        network = load(f"AutoModelFor{task}").to(device).eval()
         processor = load("AutoImageProcessor" if kind == "images" else "AutoTokenizer")
     except Exception as error:
         reason = one_line(error).rstrip(".")
@@ -416,7 +408,7 @@ def _hugging_face_model(name: str, device: str | None) -> Model:
             limits = {"truncation": True, "max_length": min(most, processor.model_max_length)}
             tensors = processor(prepared, padding=True, return_tensors="pt", **limits)
         with torch.inference_mode():
-            moved = {key: tensor.to(target) for key, tensor in tensors.items()}
+            moved = {key: tensor.to(device) for key, tensor in tensors.items()}
             return network(**moved).logits.float().cpu().numpy()
 
     names = [str(config.id2label[index]) for index in range(config.num_labels)]

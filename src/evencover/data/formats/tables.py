@@ -18,7 +18,9 @@ from typing import Any, Self
 import numpy as np
 
 from evencover.arrays import (
+    LIST_KINDS,
     Array,
+    Kind,
     arrow_kind,
     import_pyarrow,
     matrix_from_arrow,
@@ -29,7 +31,6 @@ from evencover.arrays import (
 from evencover.data.columns import (
     ID_KEYS,
     LABEL_KEYS,
-    LIST_KINDS,
     NAMES_KEY,
     PROBABILITY_KEYS,
     SAVED_INDEX,
@@ -37,7 +38,6 @@ from evencover.data.columns import (
     Column,
     Contents,
     Keys,
-    Kind,
     checked_names,
     choose,
     count_up,
