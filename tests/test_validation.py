@@ -68,6 +68,16 @@ def test_parameters_are_checked_by_fit(method, name, value):
         make_predictor(method, **{name: value}).fit(GOOD, LABELS)
 
 
+def test_unknown_names_suggest_known_ones():
+    for wrong, right in (("sotfmax", "softmax"), ("apps", "aps"), ("RAPSS", "raps")):
+        with refused(f"did you mean '{right}'"):
+            StandardPredictor(score=wrong).fit(GOOD, LABELS)
+    with refused("did you mean 'clustered'"):
+        make_predictor("clusterd")
+    with refused("None"):
+        make_predictor(None)
+
+
 @pytest.mark.parametrize("score", ["softmax", "aps", "raps"])
 @pytest.mark.parametrize(
     ("rows", "found"),
@@ -156,20 +166,23 @@ def test_ids_are_one_per_row(ids):
             call()
 
 
-def test_masked_entries_are_refused_in_rows_labels_and_ids():
+@pytest.mark.parametrize("kind", [np.ma.array, lambda *a, **k: list(np.ma.array(*a, **k))])
+def test_masked_entries_are_refused_in_rows_labels_and_ids(kind):
     hidden = [False, True, False, False]
-    rows = np.ma.array(GOOD, mask=np.outer(hidden, [0, 0, 1]))
-    labels, ids = (np.ma.array(values, mask=hidden) for values in (LABELS, [1, 2, 3, 4]))
+    rows = kind(GOOD, mask=np.outer(hidden, [0, 0, 1]))
+    labels, ids = kind(LABELS, mask=hidden), kind([1, 2, 3, 4], mask=hidden)
     fitted = StandardPredictor().fit(GOOD, LABELS)
-    for name, call in (
-        ("probabilities", lambda: fitted.predict_set(rows)),
-        ("probabilities", lambda: fitted.rule().predict_set(rows)),
-        ("probabilities", lambda: StandardPredictor().fit(iter([(rows, LABELS)]))),
-        ("labels", lambda: fitted.evaluate(GOOD, labels)),
-        ("ids", lambda: fitted.predict_set(GOOD, ids=ids)),
-    ):
+    for name, entry in {
+        "probabilities": lambda: fitted.predict_set(rows),
+        "labels": lambda: fitted.evaluate(GOOD, labels),
+        "ids": lambda: fitted.predict_set(GOOD, ids=ids),
+    }.items():
         with refused(f"'{name}'", "masked .* row 1"):
-            call()
+            entry()
+    with refused("'probabilities'", "masked .* row 1"):
+        fitted.rule().predict_set(rows)
+    with refused("'probabilities'", "masked .* row 1"):
+        StandardPredictor().fit(iter([(rows, LABELS)]))
     open_rows, open_labels = np.ma.array(GOOD), np.ma.array(LABELS, mask=False)
     same = StandardPredictor().fit(open_rows, open_labels)
     assert same.predict_set(open_rows) == fitted.predict_set(GOOD)

@@ -105,15 +105,15 @@ def to_numpy(values: Any, name: str = "The array") -> Array:
 
     Messages use `name`. Raise for masked entries.
     """
+    if isinstance(values, np.ndarray) and not hasattr(values, "mask"):
+        return values
+    masked = _first_masked(values)
+    if masked is not None:
+        raise InputError(
+            f"{name} must have a value in every entry. Got a masked one in row {masked}; drop "
+            "such rows."
+        )
     if isinstance(values, np.ndarray):
-        if not hasattr(values, "mask"):
-            return values
-        if values.mask.any():
-            row = np.argwhere(np.atleast_1d(values.mask))[0, 0]
-            raise InputError(
-                f"{name} must have a value in every entry. Got a masked one in row {row}; drop "
-                "such rows."
-            )
         return np.asarray(values)
     if type(values).__module__.startswith("pyarrow"):
         return matrix_from_arrow(values)
@@ -135,3 +135,13 @@ def to_numpy(values: Any, name: str = "The array") -> Array:
             f"{name} must be rectangular. Got rows of different lengths instead; "
             "give one number per class in every row."
         ) from None
+
+
+def _first_masked(values: Any) -> int | None:
+    """Return the first row with a masked entry, if any, without importing `numpy.ma`."""
+    if isinstance(values, list | tuple):
+        arrays = ((row, v) for row, v in enumerate(values) if isinstance(v, np.ndarray))
+        return next((row for row, each in arrays if _first_masked(each) is not None), None)
+    if not isinstance(values, np.ndarray) or not hasattr(values, "mask") or not values.mask.any():
+        return None
+    return int(np.argwhere(np.atleast_1d(values.mask))[0, 0])

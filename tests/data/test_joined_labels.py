@@ -98,10 +98,21 @@ def test_an_index_is_no_id_and_another_one_is_an_error(tmp_path):
     assert by_key.ids.tolist() == PATHS.tolist()
 
 
+@pytest.mark.parametrize("rows_kind", ["", ".csv", ".parquet", ".jsonl"])
+@pytest.mark.parametrize("labels_kind", ["", ".csv", ".parquet", ".jsonl"])
+def test_a_shared_column_of_ids_must_be_named(tmp_path, rows_kind, labels_kind):
+    rows = given_as(rows_kind, rows_table(path=PATHS), tmp_path / "rows")
+    for order in (np.arange(N), OTHER_ORDER):
+        labels = given_as(labels_kind, labels_table(order, path=PATHS), tmp_path / "labels")
+        with pytest.raises(InputError, match=r"'path' in both.*--ids-key path"):
+            as_source(rows, labels)
+
+
 def test_a_table_without_ids_is_matched_by_position_with_a_warning(tmp_path):
-    for columns in ({"path": PATHS}, {"split": ["a"] * N}):
+    for columns in ({"path": PATHS}, {"split": ["a"] * N}, {"note": [*map(str, range(N))]}):
+        rows = rows_table(**{name: columns[name] for name in columns if name != "path"})
         with pytest.warns(EvencoverWarning, match=r"matched by position .*--ids-key"):
-            source = as_source(rows_table(**columns), labels_table(np.arange(N), **columns))
+            source = as_source(rows, labels_table(np.arange(N), **columns))
         assert source.labels.tolist() == LABELS.tolist()
         assert (source.ids, source.how_matched) == (None, "labels were matched by position")
     path = given_as(".csv", labels_table(np.arange(N)), tmp_path / "labels")

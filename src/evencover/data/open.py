@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -174,6 +175,7 @@ class SeparateLabels(NamedTuple):
     times: Array | None = None  #: (M,) when they were known, for `monitor`
     row_name: Callable[[int], str] | None = None  #: describes a value in messages
     n_columns: int = 1  #: number of columns of their table
+    distinct: tuple[str, ...] = ()  #: other columns of their table whose values all differ
 
 
 def labels_of_file(
@@ -207,6 +209,7 @@ def labels_of_file(
         None if any(column is None for column in times) else _joined(times),
         row_name=row_name,
         n_columns=parts[0].n_columns,
+        distinct=parts[0].distinct,
     )
 
 
@@ -289,8 +292,9 @@ def _read(
         if id_values is not None and len(id_values) != len(values):
             raise InputError(f"'{location}' has {len(id_values)} ids for {len(values)} values.")
         times = columns.get("time") if with_times else None
+        distinct = () if ids else tuple(n for n in columns if n != name and _tells_rows(columns[n]))
         values = _typed(values, location)
-        return SeparateLabels(values, id_values, times, n_columns=len(columns))
+        return SeparateLabels(values, id_values, times, None, len(columns), distinct)
 
 
 def _chosen(
@@ -307,6 +311,15 @@ def _chosen(
             "(--labels-key)."
         )
     return others[0] if name is None else name, ids
+
+
+def _tells_rows(values: Array) -> bool:
+    """Return whether integers or texts all differ, and do not just count the rows."""
+    if values.ndim != 1 or values.dtype.kind not in "iuUOT" or len(values) < 2:
+        return False
+    texts = [str(value) for value in values.tolist()]
+    counts = [[str(i + first) for i in range(len(texts))] for first in (0, 1)]
+    return len(set(texts)) == len(texts) and texts not in counts
 
 
 def _typed(values: Array, location: Location) -> Array:
@@ -326,31 +339,46 @@ def _labels_of_frame(frame: Any, labels_key: str | None, ids_key: str | None) ->
     label, ids = _chosen(
         names, labels_key or "labels", id_keys, "'labels'", is_named=labels_key is not None
     )
+    columns = {name: column_of(frame, place) for place, name in enumerate(names)}
+    distinct = tuple(name for name in names if name != label and _tells_rows(columns[name]))
     return SeparateLabels(
-        column_of(frame, names.index(label)),
-        None if ids is None else column_of(frame, names.index(ids)),
+        columns[label],
+        None if ids is None else columns[ids],
         n_columns=len(names),
+        distinct=() if ids else distinct,
     )
 
 
 def _join_labels(source: Source, labels: SeparateLabels) -> Source:
     """Return the source with these labels, and warn of labels in doubt."""
-    values, name_of = to_numpy(labels.values, "'labels'"), labels.row_name
-    row_name = name_of
+    values, row_name = to_numpy(labels.values, "'labels'"), labels.row_name
     has_ids = labels.ids is not None
     if has_ids and source.ids is not None:
         order = positions_by_id(source.ids, labels.ids)
         n_unused = len(values) - len(order)
         matching = Matching(len(order), True, n_unused, is_doubtful=n_unused > 0)
         values = values[order]
-        row_name = None if name_of is None else lambda row: name_of(int(order[row]))
+        if row_name is not None:
+            row_name = partial(_name_of_label, row_name, order)
     else:
+        shared = [name for name in labels.distinct if name in source.columns.left_out]
+        if shared:
+            raise InputError(
+                f"Rows and labels with ids must be matched by them. Got {shared[0]!r} in both; "
+                f"call it 'id' in both or name it with --ids-key {shared[0]} to match by it, or "
+                "pass labels without it to match by position."
+            )
         without = source.reader.name if has_ids else "the labels"
         without = without if has_ids or source.ids is not None else ""
         matching = Matching(values.size, without=without, is_doubtful=labels.n_columns > 1)
     if matching.is_doubtful:
         warn_caller(matching.sentence)
     return source.with_labels(values, row_name=row_name, matching=matching)
+
+
+def _name_of_label(row_name: Callable[[int], str], order: IntArray, row: int) -> str:
+    """Describe the label of a row by its place in the file of labels."""
+    return row_name(int(order[row]))
 
 
 def positions_by_id(ids: Any, label_ids: Any) -> IntArray:
