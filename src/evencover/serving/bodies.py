@@ -47,14 +47,11 @@ class Limits:
         Maximum rows per request.
     seconds
         Time limit for receiving a body.
-    requests
-        Maximum concurrent requests with a body.
     """
 
     body: int = 16 * 2**20
     rows: int = 10_000
     seconds: float = 10.0
-    requests: int = 100
 
     def check_body(self, n_bytes: int) -> None:
         """Raise RequestError if a body is too large."""
