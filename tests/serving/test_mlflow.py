@@ -63,7 +63,9 @@ def test_a_run_logs_it(data, tmp_path, monkeypatch):
         fitted = StandardPredictor().fit(*data)
         with mlflow.start_run():
             logged = flavor.log_model(fitted, name="sets")
-        found = mlflow.pyfunc.load_model(logged.model_uri).predict(frame(data.rows, "probabilities"))
+        found = mlflow.pyfunc.load_model(logged.model_uri).predict(
+            frame(data.rows, "probabilities")
+        )
         assert found["set"].tolist() == fitted.predict_set(data.rows).to_lists()
     finally:
         mlflow.set_tracking_uri(None)
