@@ -344,7 +344,7 @@ def test_bad_parameters_are_rejected(predictor, name, value):
         (["a", "b"], [1], None, "labels"),
         *((["a", "b"], [0, label], None, "labels") for label in (0.5, "", None, True, -1, K, 99)),
         ([0.5], [1], None, "ids"),
-        (["a"], [1], "soon", "time"),
+        (["a"], [1], ["soon"], "time"),
         (["a"], [1], ["2026-01-01", "2026-01-01"], "time"),
     ],
     ids=str,
