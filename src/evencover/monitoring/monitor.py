@@ -25,7 +25,6 @@ from evencover.monitoring.snapshot import (
     read_snapshot,
 )
 from evencover.monitoring.state import (
-    OVERALL,
     LabelCounts,
     ModelEntry,
     MonitorState,
@@ -288,20 +287,6 @@ class CoverageMonitor:
         """Return labeled examples and covered ones by class and period; class -1 is all classes."""
         with self.state.reading() as run:
             return read_periods(run, self.model.key)
-
-    def coverage_table(self) -> str:
-        """Return the coverage of every class in every period as CSV; all classes first."""
-        import csv
-        from io import StringIO
-
-        names = self.model.names
-        text = StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["class", "period", "rows", "covered", "coverage"])
-        for y, period, rows, covered in self.periods():
-            name = "(all)" if y == OVERALL else names[y]
-            writer.writerow([name, period, rows, covered, f"{covered / rows:.6g}"])
-        return text.getvalue()
 
 
 def _periods(time: Any, period: str | None, n_rows: int) -> list[str | None]:
