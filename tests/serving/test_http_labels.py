@@ -222,14 +222,20 @@ def test_a_full_queue_takes_no_labels(serve, data, monkeypatch):
 
 
 def test_rows_that_cannot_be_written_do_not_stop_others(serve, data, monkeypatch):
-    client = serve()
+    monkeypatch.setattr(service_module, "RETRY_SECONDS", 0.01)
+    client, errors = serve(), iter([database.StateError("no database"), ValueError("no row")])
+
+    def fail(*_):
+        raise next(errors)
+
     with monkeypatch.context() as patched:
-        patched.setattr(MonitorState, "_record", lambda *_: 1 / 0)
+        patched.setattr(MonitorState, "_record", fail)
         post(client, "/v1/sets", body(data, slice(300, 400)))
         wait_until(lambda: client.get("/healthz").json()["dropped_rows"] == 100)
     part = slice(400, 600)
+    assert numbers(post(client, "/v1/labels", labels_of(data, part))) == (0, 0, 200)
     post(client, "/v1/sets", body(data, part))
-    assert numbers(post(client, "/v1/labels", labels_of(data, part))) == (200, 0, 0)
+    assert numbers(post(client, "/v1/labels", labels_of(data, part))) == (0, 200, 0)
 
 
 def test_a_label_is_counted_for_the_model_of_its_request(serve, data, model, monkeypatch):

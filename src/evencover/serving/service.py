@@ -98,8 +98,9 @@ class Writer:
         self._thread.shutdown()
 
     def _write_rows(self) -> None:
-        """Write all rows in the queue in one transaction; try again until the service ends."""
-        while batch := self._rows[:]:
+        """Write the rows in the queue in one transaction; try again until the service ends."""
+        batch = self._rows[:]  # later rows have a call of their own, so that labels get their turn
+        while batch:
             try:
                 self._state.record(*batch)
                 self.problem, self._is_down = None, False
@@ -109,11 +110,12 @@ class Writer:
                     continue
                 self._drop(batch)
             except Exception as error:  # rows that can never be written must not stop the others
-                self.problem = one_line(error)
+                self.problem, self._is_down = one_line(error), False
                 self._drop(batch)
             self._release(sum(_size_of(rows) for _, rows in batch))
             with self._lock:
                 del self._rows[: len(batch)]
+            return
 
     def _write_labels(self, labels: Callable[[], LabelCounts]) -> LabelCounts:
         try:
