@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import alone, bars, comparisons, data, report
-from benchmarks.harness import (
-    CACHE,
-    RESULTS,
-    ROOT,
-    CannotInstallError,
-    describe_machine,
-    python_of,
-    write_results,
-)
+from benchmarks import alone, comparisons, data, report
+from benchmarks.harness import CACHE, RESULTS, describe_machine, write_results
 from benchmarks.plan import ALPHA, FULL, SMALL, Plan
 
 
 def run(plan: Plan) -> dict[str, Any]:
-    """Measure everything, and compare with the bars."""
+    """Measure everything."""
     results: dict[str, Any] = {
         "small": plan.n_rows < FULL.n_rows,
         "machine": describe_machine(),
@@ -36,26 +26,9 @@ def run(plan: Plan) -> dict[str, Any]:
     pythons = comparisons.interpreters(plan)
     results["agreement"] = comparisons.check_all(plan, pythons, calibration, test)
     results["comparisons"] = comparisons.compare_all(plan, pythons, calibration, test)
-    results["threads"] = alone.by_threads(plan, test)
-    results["scaling"] = alone.scaling(plan)
     results["memory"] = alone.memory(plan, test)
-    results["everyday"] = alone.everyday(plan, pythons, calibration, test)
-    results["bars"] = bars.judge(results)
+    results["everyday"] = {"one_row": alone.one_row(plan, pythons, calibration, test)}
     return results
-
-
-def draw(results_file: Path, target: Path, *, make_environment: bool) -> None:
-    """Draw the plot with a Python that has matplotlib."""
-    try:
-        has_matplotlib = importlib.util.find_spec("matplotlib") is not None
-        if not (has_matplotlib or make_environment):
-            return
-        python = sys.executable if has_matplotlib else python_of("plot")
-    except CannotInstallError as reason:
-        print(f"no plot: {reason}")
-        return
-    command = [str(python), "-m", "benchmarks.plot", str(results_file), str(target)]
-    subprocess.run(command, cwd=ROOT, check=True)
 
 
 def main() -> int:
@@ -80,7 +53,6 @@ def main() -> int:
     results = run(replace(plan, **changes) if changes else plan)
 
     write_results(out, "latest", results, report.markdown(results))
-    draw(out / "latest.json", out / "scaling.png", make_environment=not options.small)
     disagreeing = [each for each in results["agreement"] if each.get("agrees") is False]
     return 1 if disagreeing else 0
 
