@@ -101,7 +101,9 @@ class Fingerprint(NamedTuple):
 
 def hashes_of(start: int, labels: IntArray, n_classes: int) -> Array:
     """Hash each label (n,) with its index, from `start` on."""
-    keys = places(start, start + len(labels)) * np.uint64(n_classes) + labels.astype(np.uint64)
+    keys = places(start, start + len(labels))
+    keys *= np.uint64(n_classes)
+    keys += labels.astype(np.int64, copy=False).view(np.uint64)
     return mixed(keys)
 
 
@@ -209,7 +211,7 @@ def _content_sample(start: int, rows: Any, labels: IntArray) -> Array:
     labels = labels[chosen]
     if isinstance(rows, TopK):
         rows = rows[chosen]
-        values = rows.numbers_of(labels)
+        values = rows.pick(rows.values, labels, 0)
     else:
         values = rows[chosen, labels]
     is_chosen = (values != 0) & (values != 1)
