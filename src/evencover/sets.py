@@ -107,8 +107,13 @@ class PredictionSets:
         parts = list(parts)
         if len(parts) == 1:
             return parts[0]
-        return cls.from_sizes(
-            np.concatenate([part.sizes for part in parts]),
+        starts = np.zeros(sum(map(len, parts)) + 1, dtype=np.int64)
+        row = 0
+        for part in parts:
+            np.add(part.indptr[1:], starts[row], out=starts[row + 1 : row + 1 + len(part)])
+            row += len(part)
+        return cls.from_csr(
+            starts,
             np.concatenate([part.indices for part in parts]),
             parts[0].n_classes,
             parts[0].class_names,

@@ -152,11 +152,6 @@ class TopK:
         """Number of numbers: the listed classes of all rows."""
         return len(self.values)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return self.starts.nbytes + self.classes.nbytes + self.values.nbytes
-
     def __len__(self) -> int:
         return len(self.starts) - 1
 
@@ -164,7 +159,8 @@ class TopK:
         """Return some of the rows, or the numbers ``[rows, classes]``; a slice shares memory."""
         if isinstance(rows, tuple):
             chosen, classes = np.broadcast_arrays(*rows)
-            return self[chosen.ravel()].numbers_of(classes.ravel()).reshape(chosen.shape)
+            some = self[chosen.ravel()]
+            return some.pick(some.values, classes.ravel(), 0).reshape(chosen.shape)
         if isinstance(rows, slice) and rows.step in (None, 1):
             first, last, _ = rows.indices(len(self))
             starts = self.starts[first : max(first, last) + 1]
@@ -176,32 +172,27 @@ class TopK:
         chosen = chosen.ravel()
         sizes = self.starts[chosen + 1] - self.starts[chosen]
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        entries = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], sizes)
+        entries = np.repeat(self.starts[chosen] - starts[:-1], sizes)
+        entries += np.arange(starts[-1])
         return self._with(starts, self.classes[entries], self.values[entries])
 
-    def numbers_of(self, classes: IntArray) -> Array:
-        """Return the number of one class in each row (N,); 0 where a row does not list it."""
-        is_class = self._is_class(classes)
-        numbers = np.zeros(len(self), dtype=self.dtype)
-        numbers[self.row_of_entry[is_class]] = self.values[is_class]
-        return numbers
+    def pick(self, values: Array, classes: IntArray, missing: Any) -> Array:
+        """Return the value of one class in each row (N,), of values in the order of the entries.
+
+        It is `missing` where a row does not list its class.
+        """
+        is_class = self.classes == np.repeat(classes, np.diff(self.starts))
+        picked = np.full(len(self), missing, dtype=values.dtype)
+        picked[self.row_of_entry[is_class]] = values[is_class]
+        return picked
 
     def lists(self, classes: IntArray) -> Array:
         """Return whether each row lists its class of these (N,)."""
-        lists = np.zeros(len(self), dtype=bool)
-        lists[self.row_of_entry[self._is_class(classes)]] = True
-        return lists
-
-    def _is_class(self, classes: IntArray) -> Array:
-        return self.classes == np.repeat(classes, np.diff(self.starts))
+        return self.pick(np.ones(self.size, dtype=bool), classes, False)
 
     def by_class(self) -> tuple[TopK, IntArray]:
         """Return the rows with their classes in order, and the order of the entries."""
-        keys = self.row_of_entry * self.n_classes + self.classes
-        if self.shape[0] * self.n_classes * self.size < 2**63:  # sorting is faster than argsort
-            order = np.sort(keys * self.size + np.arange(self.size)) % self.size
-        else:
-            order = np.argsort(keys)
+        order = np.lexsort((self.classes, self.row_of_entry))
         return self._with(self.starts, self.classes[order], self.values[order]), order
 
     def tobytes(self) -> bytes:

@@ -7,7 +7,7 @@ from kernels.cases import KINDS, PLAIN, SCORES, draws_of, random_thresholds
 from kernels.compare import INSTRUCTION_SETS, assert_same, native, outcome
 
 from evencover import _kernels
-from evencover._kernels import Draws, listed, reference
+from evencover._kernels import Draws, Thresholds, listed, reference
 from evencover.errors import InputError
 from evencover.topk import TopK
 
@@ -64,6 +64,24 @@ def test_both_kernels_agree_on_every_instruction_set(monkeypatch):
                 for instruction_set in INSTRUCTION_SETS:
                     monkeypatch.setattr(native, "INSTRUCTION_SET", instruction_set)
                     assert_same(outcome(native, f"listed_{name}", *arguments, **options), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_threshold_includes_scores_up_to_its_last_bit(dtype, monkeypatch):
+    tiny = [0.0, 5e-324, 1e-45, 2.0**-54, 2.0**-53, 2.0**-52, 1e-7]
+    values = np.array([*tiny, 0.1, 0.3, 0.4], dtype=dtype)
+    rows = TopK([np.arange(len(values))] * 3, [values] * 3, n_classes=12)
+    near = np.concatenate([1 - values.astype(np.float64), [-np.inf, -1, 0, 1, 1.5, np.inf]])
+    for limit in np.concatenate([near, np.nextafter(near, -np.inf), np.nextafter(near, np.inf)]):
+        thresholds = Thresholds(np.full(12, limit))
+        arguments = [SCORES[0].base.kernel, rows, Draws(), thresholds]
+        for keep_top in (False, True):
+            options = {"keep_top": keep_top, **PLAIN}
+            expected = outcome(listed, "prediction_sets", *arguments, **options)
+            for instruction_set in INSTRUCTION_SETS:
+                monkeypatch.setattr(native, "INSTRUCTION_SET", instruction_set)
+                found = outcome(native, "listed_prediction_sets", *arguments, **options)
+                assert_same(found, expected)
 
 
 def test_rows_that_list_every_class_are_the_whole_rows():

@@ -141,8 +141,11 @@ def row_numbers(rows: TopK, draws: Draws) -> tuple[FloatArray, FloatArray]:
     return reference.row_numbers(rows, keyed)  # type: ignore[arg-type]
 
 
-def _scores_and_ranks(formula: Formula, rows: TopK, draws: Draws) -> tuple[FloatArray, IntArray]:
+def score_entries(
+    formula: Formula, rows: TopK, draws: Draws, *, logits: bool
+) -> tuple[FloatArray, IntArray]:
     """Score and rank every listed class, in the order of the entries."""
+    assert not logits, "listed rows are probabilities"
     u, parts = row_numbers(rows, draws)[0], []
     for start, part in _slices(rows):
         whole = _Whole(part)
@@ -154,14 +157,6 @@ def _scores_and_ranks(formula: Formula, rows: TopK, draws: Draws) -> tuple[Float
         parts.append((whole.stored(formula.function(at)), whole.stored(ranks)))
     scores, all_ranks = map(np.concatenate, zip(*parts, strict=True))
     return scores, all_ranks
-
-
-def score_entries(
-    formula: Formula, rows: TopK, draws: Draws, **options: Any
-) -> tuple[FloatArray, IntArray]:
-    """Score and rank every listed class."""
-    _reject_logits(**options)
-    return _scores_and_ranks(formula, rows, draws)
 
 
 def score_matrix(formula: Formula, rows: TopK, draws: Draws, **options: Any) -> FloatArray:
@@ -184,23 +179,16 @@ def true_label_scores(
     formula: Formula, rows: TopK, draws: Draws, labels: IntArray, **options: Any
 ) -> FloatArray:
     """Score the labels; +inf for a label that is not listed."""
-    return _of_labels(rows, labels, score_entries(formula, rows, draws, **options)[0], np.inf)
+    return rows.pick(score_entries(formula, rows, draws, **options)[0], labels, np.inf)
 
 
 def true_label_ranks(rows: TopK, labels: IntArray, **options: Any) -> IntArray:
     """Rank the labels; the last rank for a label that is not listed."""
     _, ranks = score_entries(_PLAIN, rows, Draws(), **options)
-    return _of_labels(rows, labels, ranks, rows.n_classes)
+    return rows.pick(ranks, labels, rows.n_classes)
 
 
 _PLAIN = Formula(True, lambda at: at.p)
-
-
-def _of_labels(rows: TopK, labels: IntArray, values: Array, missing: Any) -> Any:
-    is_label = rows.classes == np.repeat(labels, np.diff(rows.starts))
-    result = np.full(len(rows), missing, dtype=values.dtype)
-    result[rows.row_of_entry[is_label]] = values[is_label]
-    return result
 
 
 def _members(
@@ -255,7 +243,7 @@ def set_coverage(
     if appearances is not None:
         appearances += np.bincount(rows.classes[inside], minlength=rows.n_classes)
     sizes = np.bincount(rows.row_of_entry[inside], minlength=len(rows))
-    covered = _of_labels(rows, labels, inside, False)
+    covered = rows.pick(inside, labels, False)
     return Coverage(sizes, covered, top_classes(rows), (sizes == 1) & inside[top])
 
 
@@ -267,7 +255,3 @@ def set_sizes(
     return np.stack(
         [np.bincount(rows.row_of_entry[inside], minlength=len(rows)) for inside in members], axis=1
     )
-
-
-def _reject_logits(*, logits: bool) -> None:
-    assert not logits, "listed rows are probabilities"

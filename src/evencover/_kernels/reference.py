@@ -116,9 +116,13 @@ def _rest_contents(rows: Array, near: Array) -> Array:
 
 def mixed(x: Array) -> Array:
     """Apply SplitMix64's finalizer (Steele, Lea, Flood 2014)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    shifted = x >> np.uint64(30)
+    x = x ^ shifted
+    x *= np.uint64(0xBF58476D1CE4E5B9)  # in place, because new memory takes longer than the work
+    x ^= np.right_shift(x, np.uint64(27), out=shifted)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= np.right_shift(x, np.uint64(31), out=shifted)
+    return x
 
 
 def row_keys(rows: Array, draws: Draws) -> Array:

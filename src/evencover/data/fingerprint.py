@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from evencover._kernels.reference import mixed
 from evencover.arrays import Array, IntArray
@@ -102,7 +101,9 @@ class Fingerprint(NamedTuple):
 
 def hashes_of(start: int, labels: IntArray, n_classes: int) -> Array:
     """Hash each label (n,) with its index, from `start` on."""
-    keys = places(start, start + len(labels)) * np.uint64(n_classes) + labels.astype(np.uint64)
+    keys = places(start, start + len(labels))
+    keys *= np.uint64(n_classes)
+    keys += labels.astype(np.int64, copy=False).view(np.uint64)
     return mixed(keys)
 
 
@@ -210,7 +211,7 @@ def _content_sample(start: int, rows: Any, labels: IntArray) -> Array:
     labels = labels[chosen]
     if isinstance(rows, TopK):
         rows = rows[chosen]
-        values = rows.numbers_of(labels)
+        values = rows.pick(rows.values, labels, 0)
     else:
         values = rows[chosen, labels]
     is_chosen = (values != 0) & (values != 1)
@@ -218,25 +219,22 @@ def _content_sample(start: int, rows: Any, labels: IntArray) -> Array:
         is_chosen &= mixed(_bits(values)) % ONE_ROW_IN == 0
     chosen, labels = chosen[is_chosen], labels[is_chosen]
     width = min(MOST_NUMBERS, rows.shape[1])
-    if isinstance(rows, TopK):  # most numbers around the label are not listed
-        around = _first_numbers(rows if is_chosen.all() else rows[is_chosen], width)
+    if isinstance(rows, TopK):  # all numbers, because most around the label are not listed
+        products = _bits(rows.values) * _factors(rows.classes)
+        upto = np.append(np.uint64(0), np.cumsum(products, dtype=np.uint64))
+        contents = (upto[rows.starts[1:]] - upto[rows.starts[:-1]])[is_chosen]
     else:
         first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
-        around = sliding_window_view(rows, width, axis=1)[chosen, first]
-    odd = np.arange(1, 2 * width, 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    hashes = mixed(np.einsum("ij,j->i", _bits(around), odd) + labels.astype(np.uint64))
+        columns = np.arange(width)
+        around = rows[chosen[:, None], first[:, None] + columns]
+        contents = np.einsum("ij,j->i", _bits(around), _factors(columns))
+    hashes = mixed(contents + labels.astype(np.uint64))
     return np.stack([hashes, (chosen + start).astype(np.uint64)], axis=1)
 
 
-def _first_numbers(rows: TopK, width: int) -> Array:
-    """Return the numbers of each row's first classes (n, width), and 0 after the last."""
-    rows, _ = rows.by_class()
-    sizes = np.diff(rows.starts)
-    is_number = np.arange(width) < sizes[:, None]
-    first = np.arange(rows.size) - np.repeat(rows.starts[:-1], sizes) < width
-    numbers = np.zeros(is_number.shape, dtype=rows.dtype)
-    numbers[is_number] = rows.values if first.all() else rows.values[first]
-    return numbers
+def _factors(columns: IntArray) -> Array:
+    """Return the odd factors of columns in the sum that identifies a row."""
+    return (2 * columns.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
 
 
 def _bits(numbers: Array) -> Array:

@@ -163,9 +163,9 @@ class Fit:
         """Recall at k of the calibration rows; None if these have all classes."""
         if not self.rows.is_listed:
             return None
-        is_listed = self.rows.scores < np.inf
-        listed = np.bincount(self.rows.labels[is_listed], minlength=self.n_classes)
-        return RecallAtK(self.rows.class_counts, listed, np.isinf(self.thresholds.upper))
+        counts, missing = self.rows.class_counts, np.flatnonzero(np.isposinf(self.rows.scores))
+        listed = counts - np.bincount(self.rows.labels[missing], minlength=self.n_classes)
+        return RecallAtK(counts, listed, np.isinf(self.thresholds.upper))
 
     def once(self, name: str, make: Callable[[], Value]) -> Value:
         """Return what a method derives from the rows and the state; made when first needed."""

@@ -153,7 +153,7 @@ struct Kernels {
     int64_t (*listed_scores)(const ListedRows&, const Score&, const Draws&, double* scores,
                              int64_t* ranks);
     int64_t (*listed_sets)(const ListedRows&, const Score&, const Draws&, const Thresholds&,
-                           bool keep_top, int64_t* sizes, ClassList& members);
+                           bool keep_top, int64_t* sizes, int32_t* members);
     int64_t (*listed_coverage)(const ListedRows&, const Score&, const Draws&, const int64_t* labels,
                                const Thresholds&, bool keep_top, const SetCoverage& result);
 };

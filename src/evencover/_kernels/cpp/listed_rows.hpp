@@ -116,10 +116,12 @@ class ListedRow {
         is_stored_ = false;
     }
 
-    // Number of classes whose softmax score is within a limit, without a branch.
-    int64_t count_within(double limit) const {
-        uint64_t n = 0;
-        for (int64_t j = 0; j < size_; ++j) n += softmax_score(value_at(j)) <= limit;
+    // Number of classes of at least a probability, without a branch.
+    int64_t count_at_least(double p) const {
+        using Bits = decltype(bits(T{}));  // of one width, so that compilers vectorize
+        const T least = static_cast<T>(p);
+        Bits n = 0;
+        for (int64_t j = 0; j < size_; ++j) n += values_at_[j] >= least;
         return static_cast<int64_t>(n);
     }
 
@@ -380,6 +382,8 @@ struct ThresholdRange {
         }
         if (thresholds.rank_limit) smallest = -infinity;
     }
+
+    bool is_one() const { return smallest == largest; }
 };
 
 // Call `add(i, row, rank, is_in)` for the classes that may be in the set of a row, the most probable
@@ -389,12 +393,13 @@ inline int64_t each_listed_set(const ListedRows& rows, const Score& score, const
                                const Thresholds& thresholds, bool keep_top, Add add, End end) {
     const ThresholdRange range(thresholds, rows.n_classes);
     const double smallest = range.smallest, largest = range.largest;
+    const bool is_one = range.is_one();
     return each_listed_row(rows, draws, [&](int64_t i, auto& row, double u, double draw) {
         bool is_empty = true;
         row.put_in_order();
         each_listed_score(row, score, u, largest, [&](int64_t rank, double s) {
             bool is_in = (keep_top & (rank == 0)) | (s <= smallest);
-            if (!is_in) {  // look the class up, which takes longer
+            if (!is_in && !is_one) {  // look the class up, which takes longer
                 const int64_t y = row.class_at(rank);
                 const bool in_rank = !thresholds.rank_limit || rank < thresholds.rank_limit[y];
                 is_in = (s <= threshold_of(thresholds, y, draw)) & in_rank;
@@ -407,36 +412,48 @@ inline int64_t each_listed_set(const ListedRows& rows, const Score& score, const
     });
 }
 
+// The smallest probability whose softmax score is within a limit, or 2: scores fall with it, and
+// numbers from 0 on are in the order of their bits.
+template <class T>
+inline double least_within(double limit) {
+    auto low = ordered_bits(T{0}), high = ordered_bits(T{2});
+    while (low < high) {
+        const auto middle = low + (high - low) / 2;
+        if (softmax_score(static_cast<double>(number_of(middle))) <= limit) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return static_cast<double>(number_of(low));
+}
+
+// Write the members of all sets one after another; with room for all entries and whole lanes.
 inline int64_t listed_sets(const ListedRows& rows, const Score& score, const Draws& draws,
                            const Thresholds& thresholds, bool keep_top, int64_t* sizes,
-                           ClassList& members) {
-    Buffer<int32_t> classes(rows.n_rows);
-    int64_t n_classes = 0, n_before = 0;
+                           int32_t* members) {
+    int64_t n_members = 0, n_before = 0;
     const ThresholdRange range(thresholds, rows.n_classes);
+    const bool is_float = rows.element == Element::float32;
+    const double least = is_float ? least_within<float>(range.largest) : least_within<double>(range.largest);
     // With one threshold, softmax scores within it are those of the first classes.
     const auto first_classes = [&](int64_t i, auto& row, double, double) {
         row.put_in_order();
-        sizes[i] = std::max(row.count_within(range.largest), int64_t{keep_top});
-        classes.reserve(n_classes + row.size() + n_lanes);
-        row.copy_classes(sizes[i], classes.data() + n_classes);
-        n_classes += sizes[i];
+        sizes[i] = std::max(row.count_at_least(least), int64_t{keep_top});
+        row.copy_classes(sizes[i], members + n_members);
+        n_members += sizes[i];
     };
     const auto add = [&](int64_t, const auto& row, int64_t rank, bool is_in) {
-        classes.reserve(n_classes + 1);
-        classes[n_classes] = row.class_at(rank);
-        n_classes += is_in;
+        members[n_members] = row.class_at(rank);
+        n_members += is_in;
     };
     const auto end = [&](int64_t i, const auto&) {
-        sizes[i] = n_classes - n_before;
-        n_before = n_classes;
+        sizes[i] = n_members - n_before;
+        n_before = n_members;
     };
-    const bool is_one = !score.needs_order && range.smallest == range.largest;
-    const int64_t bad = is_one ? each_listed_row(rows, draws, first_classes)
-                               : each_listed_set(rows, score, draws, thresholds, keep_top, add, end);
-    if (bad != all_good) return bad;
-    members.size = n_classes;
-    members.classes = classes.release();
-    return all_good;
+    const bool is_one = !score.needs_order && range.is_one();
+    return is_one ? each_listed_row(rows, draws, first_classes)
+                  : each_listed_set(rows, score, draws, thresholds, keep_top, add, end);
 }
 
 inline int64_t listed_coverage(const ListedRows& rows, const Score& score, const Draws& draws,

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -315,13 +316,15 @@ class Scorer {
         const Draws draws = draws_of(rows.n_rows, ids, first);
         const Thresholds own = thresholds.checked(rows.n_classes);
         const Output<int64_t> sizes("i8", rows.n_rows);
-        ClassList members;
-        const int64_t bad = without_gil([&] {
-            return kernels_.listed_sets(rows, score_, draws, own, keep_top, sizes.data, members);
-        });
-        const auto classes = owned(members.classes, members.size);
-        expect_good(bad);
-        return nb::make_tuple(sizes.array, classes);
+        // Room for all entries and one vector more; pages that are not used take no memory.
+        const int64_t n_listed = rows.starts[rows.n_rows] - rows.starts[0];
+        const Output<int32_t> members("i4", n_listed + 16);
+        expect_good(without_gil([&] {
+            return kernels_.listed_sets(rows, score_, draws, own, keep_top, sizes.data,
+                                        members.data);
+        }));
+        const int64_t n = std::accumulate(sizes.data, sizes.data + rows.n_rows, int64_t{0});
+        return nb::make_tuple(sizes.array, members.array[nb::slice(n)]);
     }
 
     nb::tuple listed_coverage(const ListedArrays& arrays, const Ids& ids, uint64_t first,

@@ -14,14 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import (
-    Array,
-    IntArray,
-    arrow_kind,
-    import_pyarrow,
-    is_list,
-    to_numpy,
-)
+from evencover.arrays import Array, IntArray, arrow_kind, import_pyarrow, is_list, to_numpy
 from evencover.data.columns import (
     ID_KEYS,
     LABEL_KEYS,
@@ -227,8 +220,7 @@ def _open_arrow(location: Location) -> tuple[Any, Callable[[], Any]]:
 
 def _read_json_lines(location: Location) -> Listed | None:
     """Read lists of {"label": ..., "score": ...}, alone in their line or within an object."""
-    records = _json_lines(location)
-    _, first = next(records, (0, None))
+    _, first = next(_json_lines(location), (0, None))
     key = _entries_key(first)
     if key is None:
         return None
