@@ -28,7 +28,7 @@ PRECISIONS = {
     0.0: "full precision",
 }
 # Numbers that show a precision, those compared, and how many must be distinct.
-ENOUGH_TO_TELL, MOST_COMPARED, LEAST_DISTINCT = 200, 1024, 20
+ENOUGH_TO_TELL, MOST_COMPARED, LEAST_DISTINCT = 200, 4096, 20
 # Rounding that loses more of a row than this loses too much to be mended by a division.
 MOST_ROUNDED_OFF = 0.1
 
