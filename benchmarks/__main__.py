@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks import alone, bars, comparisons, data, report
-from benchmarks.harness import (
-    CACHE,
-    RESULTS,
-    ROOT,
-    CannotInstallError,
-    describe_machine,
-    python_of,
-    write_results,
-)
-from benchmarks.plan import ALPHA, FULL, SMALL, Plan
+from benchmarks.harness import CACHE, RESULTS, describe_machine, write_results
+from benchmarks.plan import ALPHA, FULL, QUICK, SMALL, Plan
 
 
 def run(plan: Plan) -> dict[str, Any]:
@@ -44,31 +34,18 @@ def run(plan: Plan) -> dict[str, Any]:
     return results
 
 
-def draw(results_file: Path, target: Path, *, make_environment: bool) -> None:
-    """Draw the plot with a Python that has matplotlib."""
-    try:
-        has_matplotlib = importlib.util.find_spec("matplotlib") is not None
-        if not (has_matplotlib or make_environment):
-            return
-        python = sys.executable if has_matplotlib else python_of("plot")
-    except CannotInstallError as reason:
-        print(f"no plot: {reason}")
-        return
-    command = [str(python), "-m", "benchmarks.plot", str(results_file), str(target)]
-    subprocess.run(command, cwd=ROOT, check=True)
-
-
 def main() -> int:
     """Run, print, write; the exit code is 1 if sets differ that must agree."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--small", action="store_true", help="tiny arrays, no peers: for CI")
+    parser.add_argument("--quick", action="store_true", help="small arrays, with peers")
     parser.add_argument("--repetitions", type=int, help="fresh processes per contestant")
     parser.add_argument("--peers", nargs="*", choices=FULL.peers, help="only these peers")
     parser.add_argument("--skip-memory", action="store_true", help="do not write the 4 GB file")
     parser.add_argument("--out", type=Path, help="folder of the results")
     options = parser.parse_args()
 
-    plan = SMALL if options.small else FULL
+    plan = QUICK if options.quick else SMALL if options.small else FULL
     out = (options.out or (CACHE / "small" if options.small else RESULTS)).resolve()
     changes: dict[str, Any] = {}
     if options.repetitions is not None:
@@ -79,8 +56,7 @@ def main() -> int:
         changes["memory_times"] = 0
     results = run(replace(plan, **changes) if changes else plan)
 
-    write_results(out, "latest", results, report.markdown(results))
-    draw(out / "latest.json", out / "scaling.png", make_environment=not options.small)
+    write_results(out, "peers", results, report.markdown(results))
     disagreeing = [each for each in results["agreement"] if each.get("agrees") is False]
     return 1 if disagreeing else 0
 

@@ -80,14 +80,13 @@ def _checked(record: Record) -> Record:
 def _times_faster(
     results: Record, method: str, score: str, step: str, peers: tuple[str, ...]
 ) -> Measured:
-    """Find the smallest ratio over the peers that ran in full, and its peer."""
+    """Find the smallest ratio over the peers, and its peer."""
     found = [
         (record["ratio"][step], record["contestant"])
         for record in results["comparisons"]
         if (record["method"], record["score"]) == (method, score)
         and record["contestant"] in peers
         and "ratio" in record
-        and record["extrapolated_from_rows"] is None
     ]
     if not found:
         raise NotMeasuredError("no peer ran")
@@ -137,7 +136,7 @@ def _growth(results: Record, axis: str) -> Measured:
     last = points[-1]
     first = min(points[:-1], key=lambda point: abs(log(last[axis] / point[axis] / 10)))
     exponent = log(_cost(last) / _cost(first)) / log(last[axis] / first[axis])
-    return exponent, f"from {first[axis]:,} to {last[axis]:,} {axis}; see the plot"
+    return exponent, f"from {first[axis]:,} to {last[axis]:,} {axis}"
 
 
 def _fit_ratio(results: Record, rows: int, classes: int) -> Measured:
