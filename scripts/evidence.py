@@ -148,7 +148,7 @@ STEPS = {
     "topk": benchmark("topk", "topk.txt"),
     "reading": benchmark("reading", "reading.csv"),
     "serving": benchmark("serving", "serving.csv", "serving_monitor.csv", package="starlette"),
-    "cluster": benchmark("cluster", "cluster.csv"),
+    "cluster": benchmark("cluster", "cluster.csv", "cluster.md"),
     "peers": benchmark(
         "peers",
         "performance.csv",

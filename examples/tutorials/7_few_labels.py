@@ -59,7 +59,7 @@ for n in (9, 20, 50, 100, 500, 1000):
     print(f"{n:4} examples: coverage between {low:.2f} and {high:.2f} in nine of ten cases")
 
 # %%
-# So with nine examples, the coverage of a class can be as low as 75%, although at least 90% is
+# So with nine examples, the coverage of a class can be as low as 72%, although at least 90% is
 # guaranteed on average.
 #
 # Get a recommendation
