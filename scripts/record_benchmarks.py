@@ -170,7 +170,7 @@ def serving() -> None:
     heads = ["request", "connections", "per second", "median", "99%", "processor time"]
     write_table("serving.csv", [heads, *rows])
     rows = [
-        [one["request"], f"{one['p50_ms']:.1f} ms", f"{one['cpu_ms']:.1f} ms"]
+        [one["request"].split(",")[0], f"{one['p50_ms']:.1f} ms", f"{one['cpu_ms']:.1f} ms"]
         for one in results["monitor"]
     ]
     write_table("serving_monitor.csv", [["request", "median", "processor time"], *rows])

@@ -73,6 +73,11 @@ rows = np.concatenate([np.flatnonzero(labels == index)[:5] for index in range(le
 recommend(probabilities[rows], labels[rows])
 
 # %%
+# With five examples per class, half of them calibrate and the other half tests. So few labels do
+# not show that another method costs less, and ``recommend`` keeps the baseline. If even coverage
+# matters more to you than small sets, use POOLED all the same: in the table above it falls less
+# short than STANDARD at every size.
+#
 # Collect the next labels
 # -----------------------
 # Label classes whose confidence interval extends far below 90%. They are not always the rarest
