@@ -22,7 +22,7 @@ from evidence_output import write_table, write_text
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / ".cache" / "bench" / "results"
-TITLES = {"mapie": "MAPIE", "torchcp": "TorchCP", "numpy_sort": "NumPy by hand,"}
+TITLES = {"mapie": "MAPIE {}", "torchcp": "TorchCP {}", "numpy_sort": "NumPy {} by hand"}
 README_ROWS = (
     ("clustered", "aps", "torchcp"),
     ("standard", "aps", "mapie"),
@@ -37,8 +37,8 @@ def read(name: str) -> Any:
 
 def title(record: dict[str, Any]) -> str:
     """Return the name and version of a contestant."""
-    name = record["contestant"]
-    return f"{TITLES.get(name, name)} {record['version'].split()[0]}"
+    name, version = record["contestant"], record["version"].split()[0]
+    return TITLES.get(name, f"{name} {{}}").format(version)
 
 
 def seconds(number: float) -> str:
@@ -58,7 +58,9 @@ def peers() -> None:
         ours, theirs = found[method, score, "evencover"], found[method, score, name]
         cells = [f"{total(one)}, {megabytes(one)}" for one in (ours, theirs)]
         rows.append([f"`{method}`, {score}", cells[0], f"{title(theirs)}: {cells[1]}"])
-    write_table("performance_readme.csv", [["calibrate + predict", "evencover", "other"], *rows])
+    write_table(
+        "performance_readme.csv", [["calibrate + predict", "evencover", "other package"], *rows]
+    )
     machine, memory = results["machine"], results["memory"]
     write_text(
         "performance.md",
