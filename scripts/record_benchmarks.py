@@ -49,6 +49,8 @@ def seconds(number: float) -> str:
 def peers() -> None:
     """Compare with other packages."""
     results = read("peers")
+    if any(one.get("agrees") is False for one in results["agreement"]):
+        sys.exit("the sets of a package differ from ours: see .cache/bench/results/peers.md")
     records = [one for one in results["comparisons"] if "error" not in one]
     heads = ["method", "score", "package", "calibrate", "predict", "peak memory"]
     write_table("performance.csv", [heads, *(peer_row(one) for one in records)])
