@@ -86,8 +86,9 @@ for method, found in reports.items():
 # %%
 # Each point in the plot is a type with at least 20 test files. Above the solid line, its coverage
 # is higher than with STANDARD; the dashed line is the target. Both methods raise most of the types
-# that STANDARD undercovers, CLASSWISE somewhat more, but only the sets of POOLED are small. The same
-# by name, in percent of a type's test files:
+# that STANDARD undercovers, CLASSWISE somewhat more, but only the sets of POOLED are small.
+#
+# The same by name, in percent of a type's test files:
 
 print(f"{'':<10}" + "".join(f"{method:>11}" for method in reports))
 for name in ("txt", "cobol", "jinja", "sgml", "html", "cpp", "java"):
