@@ -185,8 +185,8 @@ print(f"{page.stat().st_size / 1e6:.1f} MB, one file")
 #
 # .. image:: ../images/report_light.png
 #    :class: only-light
-#    :alt: Report of the file types with one threshold: headline, main figures, shortfalls and remedies
+#    :alt: Report of file types with one threshold: headline, figures, shortfalls and remedies
 #
 # .. image:: ../images/report_dark.png
 #    :class: only-dark
-#    :alt: Report of the file types with one threshold: headline, main figures, shortfalls and remedies
+#    :alt: Report of file types with one threshold: headline, figures, shortfalls and remedies
