@@ -40,8 +40,8 @@ legend = axes[0].legend()
 
 # %%
 # STANDARD pools all examples, so more labels per class hardly change its TrueGap. CLASSWISE
-# includes every class below nine examples, so its sets are useless there. POOLED is about as even
-# as STANDARD with one example per class, and it improves as examples are added.
+# includes every class below nine examples, so its sets are useless there. POOLED is slightly more
+# even than STANDARD with one example per class, and it improves as examples are added.
 #
 # Precision of one class
 # ----------------------
