@@ -45,7 +45,7 @@ test: lint  ## style, types and tests, in a few minutes
 DEEP ?= src tests
 test-deep: lint  ## all tests, with more examples and repetitions, then with tiny blocks
 	$(PIP) torch==2.13.0 transformers accelerate cleanlab wordllama xgboost lightgbm
-	$(PIP) --editable '.[export,mlflow,postgresql,serve]' httpx onnxruntime 'tritonclient[grpc,http]'
+	$(PIP) --editable '.[export,mlflow,postgresql,serve]' httpx onnxruntime 'tritonclient[http]'
 	EVENCOVER_TESTS=deep $(PYTEST) -m 'deep or not deep' $(DEEP)
 	EVENCOVER_SIZES=blocks $(PYTEST) -m 'not deep' $(DEEP)
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import alone, bars, comparisons, data, report
+from benchmarks import alone, comparisons, data, report
 from benchmarks.harness import CACHE, RESULTS, describe_machine, write_results
 from benchmarks.plan import ALPHA, FULL, QUICK, SMALL, Plan
 
 
 def run(plan: Plan) -> dict[str, Any]:
-    """Measure everything, and compare with the bars."""
+    """Measure everything."""
     results: dict[str, Any] = {
         "small": plan.n_rows < FULL.n_rows,
         "machine": describe_machine(),
@@ -26,11 +26,8 @@ def run(plan: Plan) -> dict[str, Any]:
     pythons = comparisons.interpreters(plan)
     results["agreement"] = comparisons.check_all(plan, pythons, calibration, test)
     results["comparisons"] = comparisons.compare_all(plan, pythons, calibration, test)
-    results["threads"] = alone.by_threads(plan, test)
-    results["scaling"] = alone.scaling(plan)
     results["memory"] = alone.memory(plan, test)
-    results["everyday"] = alone.everyday(plan, pythons, calibration, test)
-    results["bars"] = bars.judge(results)
+    results["everyday"] = {"one_row": alone.one_row(plan, pythons, calibration, test)}
     return results
 
 

@@ -16,8 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -142,17 +141,6 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def take_turns(steps: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Time each step in each turn; the first turn warms up and is not counted."""
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for repeat in range(repeats + 1):
-        for name, step in steps.items():
-            elapsed = timed(step)
-            if repeat > 0:
-                seconds[name].append(elapsed)
-    return seconds
-
-
 def median_ratio(these: list[float], those: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(these, those, strict=True))
 
@@ -161,18 +149,6 @@ def row_blocks(rows: np.ndarray) -> Iterator[slice]:
     """Split rows into slices of about 16 MB of float32, as evencover reads them."""
     step = max(1, BLOCK_ELEMENTS // rows.shape[1])
     return (slice(start, start + step) for start in range(0, len(rows), step))
-
-
-def on_blocks(
-    function: Callable[[slice], Any], rows: np.ndarray, pool: ThreadPoolExecutor | None
-) -> list[Any]:
-    """Call a function on each block, in this thread or in the pool."""
-    return list((pool.map if pool else map)(function, row_blocks(rows)))
-
-
-def plain_read(rows: np.ndarray, pool: ThreadPoolExecutor | None) -> float:
-    """Find the largest number: the reference, since every kernel must read all rows."""
-    return max(on_blocks(lambda block: float(rows[block].max()), rows, pool))
 
 
 # Memory -----------------------------------------------------------------------------------------

@@ -7,29 +7,17 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.contestants.base import UnsupportedError
-from benchmarks.harness import (
-    PeakMemory,
-    PeakPrivateMemory,
-    Record,
-    median_ratio,
-    on_blocks,
-    plain_read,
-    take_turns,
-    timed,
-)
+from benchmarks.harness import PeakMemory, PeakPrivateMemory, Record, timed
 
 
 def load(arrays: dict[str, str], n_rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -94,38 +82,6 @@ def versus(job: Record) -> Record:
     }
 
 
-def alone(job: Record) -> Record:
-    """Time a plain read, the true labels' APS scores, calibration and prediction in turn."""
-    os.environ["EVENCOVER_THREADS"] = str(job["threads"])
-    import evencover
-
-    rows, labels = load(job["arrays"], job.get("rows"))
-    warm_up(make_contestant("evencover", "standard", "aps", job["alpha"], randomize=True))
-    predictor = evencover.StandardPredictor(alpha=job["alpha"], score="aps").fit(rows, labels)
-    score, ids = evencover.APS(), np.arange(len(rows))
-
-    def score_block(block: slice) -> object:
-        return score.true_label(rows[block], labels[block], ids=ids[block])
-
-    with ThreadPoolExecutor(job["threads"]) as threads:
-        pool = threads if job["threads"] > 1 else None
-        steps: dict[str, Callable[[], object]] = {
-            "plain_read": lambda: plain_read(rows, pool),
-            "true_label_score": lambda: on_blocks(score_block, rows, pool),
-            "calibrate": lambda: predictor.fit(rows, labels),
-            "predict": lambda: predictor.predict_set(rows),
-        }
-        seconds = take_turns(steps, job["repeats"])
-    return {
-        **{f"{name}_seconds": statistics.median(each) for name, each in seconds.items()},
-        "gigabytes_per_second": rows.nbytes / statistics.median(seconds["plain_read"]) / 1e9,
-        "average_size": float(predictor.predict_set(rows[:2000]).sizes.mean()),
-        "rows": len(rows),
-        "classes": rows.shape[1],
-        "threads": job["threads"],
-    }
-
-
 def memory(job: Record) -> Record:
     """Measure the memory of CLUSTERED with APS for a large file; sets are counted, not kept."""
     import evencover
@@ -156,39 +112,6 @@ def memory(job: Record) -> Record:
     }
 
 
-def fits(job: Record) -> Record:
-    """Time `fit_scores` of POOLED and CLUSTERED in turn, on normal scores."""
-    import evencover
-
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, job["classes"], job["rows"])
-    scores = rng.normal(size=job["rows"]) + rng.normal(size=job["classes"])[labels]
-    clustered, pooled = evencover.ClusteredPredictor(), evencover.PooledPredictor()
-    steps: dict[str, Callable[[], object]] = {
-        "clustered": lambda: clustered.fit_scores(scores, labels, job["classes"]),
-        "pooled": lambda: pooled.fit_scores(scores, labels, job["classes"]),
-    }
-    seconds = take_turns(steps, job["repeats"])
-    return {
-        **{f"{method}_seconds": statistics.median(each) for method, each in seconds.items()},
-        "ratio": median_ratio(seconds["pooled"], seconds["clustered"]),
-    }
-
-
-def comparing(job: Record) -> Record:
-    """Time one call of `compare` on the bundled data, with four methods and three scores."""
-    import evencover
-    from evencover.data import load_languages
-
-    rows, labels, _ = load_languages()
-    few = slice(0, 2000)
-    evencover.compare(rows[few, :20] + 1 / 40, labels[few] % 20, from_logits=True, n_splits=2)
-    methods = ["standard", "classwise", "clustered", "pooled"]
-    scores = ["softmax", "aps", "raps"]
-    options = {"methods": methods, "scores": scores, "n_splits": job["n_splits"]}
-    return {"seconds": timed(lambda: evencover.compare(rows, labels, **options))}
-
-
 def one_row(job: Record) -> Record:
     """Time the set of one row at a time, as in a service."""
     parameters = (job["contestant"], "standard", job["score"], job["alpha"])
@@ -200,46 +123,6 @@ def one_row(job: Record) -> Record:
     warm = ones[: len(ones) // 4]
     seconds = [timed(lambda each=each: contestant.predict(each)) for each in warm + ones]
     return {"seconds": statistics.median(seconds[len(warm) :]), "version": contestant.version()}
-
-
-def selections(job: Record) -> Record:
-    """Time sets under several rules on one thread, in turn with a plain read."""
-    os.environ["EVENCOVER_THREADS"] = "1"
-    import evencover
-    from evencover._kernels import native
-
-    if job["instructions"] in native._native.instruction_sets():
-        native.INSTRUCTION_SET = job["instructions"]
-    calibration, labels = load(job["calibration"])
-    rows, _ = load(job["test"])
-
-    def predict(predictor: Any) -> Callable[[], object]:
-        predictor.fit(calibration, labels)
-        return lambda: predictor.predict_set(rows)
-
-    options = {"alpha": job["alpha"]}
-    softmax = evencover.StandardPredictor(**options)
-    steps: dict[str, Callable[[], object]] = {
-        "plain read": lambda: plain_read(rows, None),
-        "APS sets": predict(evencover.StandardPredictor(score="aps", **options)),
-        "APS sets, CLASSWISE": predict(evencover.ClasswisePredictor(score="aps", **options)),
-        "SAPS sets": predict(evencover.StandardPredictor(score="saps", **options)),
-        "PAS sets": predict(evencover.StandardPredictor(score="pas", **options)),
-        "RC3P sets": predict(evencover.RC3PPredictor(score="aps", **options)),
-        "softmax, calibrate": lambda: softmax.fit(calibration, labels),
-    }
-    seconds = take_turns(steps, job["repeats"])
-    return {
-        "instructions": native.INSTRUCTION_SET,
-        "steps": {
-            name: {
-                "seconds": statistics.median(each),
-                "per_plain_read": median_ratio(each, seconds["plain read"]),
-                "per_aps": median_ratio(each, seconds["APS sets"]),
-            }
-            for name, each in seconds.items()
-        },
-    }
 
 
 def main(job_file: str, result_file: str) -> None:

@@ -46,13 +46,9 @@ class Plan:
     peers : packages with an environment of their own.
     n_rows, n_classes : calibration rows and test rows each, and classes.
     repetitions : fresh processes per contestant in each comparison.
-    repeats : measurements inside one process, for what takes only milliseconds.
     agreement_rows : test rows whose sets are compared.
     crepes_rows : the same for crepes, by method: too slow for more rows, and so not timed.
-    scaling_rows, scaling_classes : (rows, classes) of the points of the two plots.
     memory_times : how often the test rows are repeated in the large file; 0 skips it.
-    fit_shapes : (rows, classes) of the scores that POOLED and CLUSTERED are fitted on.
-    n_splits : of `compare` on the bundled data.
     one_row_calls : rows that are predicted one at a time.
     """
 
@@ -60,14 +56,9 @@ class Plan:
     n_rows: int
     n_classes: int
     repetitions: int
-    repeats: int
     agreement_rows: int
     crepes_rows: dict[str, int]
-    scaling_rows: tuple[tuple[int, int], ...]
-    scaling_classes: tuple[tuple[int, int], ...]
     memory_times: int
-    fit_shapes: tuple[tuple[int, int], ...]
-    n_splits: int
     one_row_calls: int
 
 
@@ -76,14 +67,9 @@ FULL = Plan(
     n_rows=50_000,
     n_classes=1000,
     repetitions=3,
-    repeats=7,
     agreement_rows=10_000,
     crepes_rows={"standard": 100, "classwise": 2},
-    scaling_rows=tuple((n, 1000) for n in (3_125, 6_250, 12_500, 25_000, 50_000)),
-    scaling_classes=tuple((5_000, k) for k in (100, 300, 1_000, 3_000, 10_000)),
     memory_times=20,
-    fit_shapes=((50_000, 1_000), (100_000, 10_000), (1_000_000, 10_000)),
-    n_splits=10,
     one_row_calls=400,
 )
 
@@ -92,14 +78,9 @@ SMALL = Plan(
     n_rows=2_000,
     n_classes=50,
     repetitions=2,
-    repeats=2,
     agreement_rows=2_000,
     crepes_rows={},
-    scaling_rows=((500, 50), (1_000, 50), (2_000, 50)),
-    scaling_classes=((500, 20), (500, 50), (500, 200)),
     memory_times=10,
-    fit_shapes=((2_000, 50),),
-    n_splits=2,
     one_row_calls=20,
 )
 

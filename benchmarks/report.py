@@ -6,12 +6,10 @@ from benchmarks.harness import Record, table
 
 
 def markdown(results: Record) -> str:
-    """Format machine, bars, comparisons, agreement."""
+    """Format machine, comparisons, agreement, memory and single rows."""
     parts = [
         "# Benchmark",
         _machine(results),
-        "## Bars",
-        _bars(results["bars"]),
         "## Against peers",
         _data(results["data"])
         + " Seconds and memory are medians; ratios are medians over pairs of neighboring runs. "
@@ -21,11 +19,10 @@ def markdown(results: Record) -> str:
         "Without randomization, on the same calibration rows. A membership is one class in one "
         "row's set.",
         _agreement(results["agreement"]),
-        "## evencover alone, APS",
-        _alone(results["threads"]),
+        "## A large file",
         _memory(results["memory"]),
-        "## Common defaults",
-        _everyday(results["everyday"]),
+        "## One row at a time",
+        _one_row(results["everyday"]["one_row"]),
     ]
     if results["small"]:
         parts.insert(1, "**A small run: it checks the harness. Its times mean nothing.**")
@@ -34,16 +31,10 @@ def markdown(results: Record) -> str:
 
 def _machine(results: Record) -> str:
     m = results["machine"]
-    speeds = [
-        f"{record['gigabytes_per_second']:.1f} GB/s on {record['threads']}"
-        for record in results["threads"]
-        if "error" not in record
-    ]
     return (
         f"{m['date']}: {m['cpu']}, {m['cores']} cores, {m['memory_gigabytes']} GB, {m['system']}; "
         f"Python {m['python']}, NumPy {m['numpy']}, evencover {m['evencover']} with "
-        f"**{m['kernels']}** kernels. Load before the run: {m['load_before']}. "
-        f"Read bandwidth (a plain pass over the test array, by threads): {', '.join(speeds)}."
+        f"**{m['kernels']}** kernels. Load before the run: {m['load_before']}."
     )
 
 
@@ -51,23 +42,6 @@ def _data(data: Record) -> str:
     return (
         f"{data['rows']:,} calibration and {data['rows']:,} test rows of float32, "
         f"{data['classes']:,} classes, alpha {data['alpha']}."
-    )
-
-
-def _bars(bars: list[Record]) -> str:
-    verdict = {True: "yes", False: "**no**", None: "not measured"}
-    return table(
-        ["job", "bar", "measured", "met", "note"],
-        [
-            [
-                bar["job"],
-                bar["bar"],
-                "–" if bar["measured"] is None else f"{bar['measured']:.3g}",
-                verdict[bar["met"]],
-                bar["note"],
-            ]
-            for bar in bars
-        ],
     )
 
 
@@ -113,19 +87,6 @@ def _agreement_row(record: Record) -> list[str]:
     return [*start, *numbers, shown, "yes" if record["agrees"] else "**no**"]
 
 
-def _alone(records: list[Record]) -> str:
-    head = ["threads", "plain read ms", "true-label score ms", "calibrate ms", "predict ms"]
-    steps = ("plain_read", "true_label_score", "calibrate", "predict")
-    return table(
-        head,
-        [
-            [str(record["threads"]), *(f"{1e3 * record[f'{step}_seconds']:.1f}" for step in steps)]
-            for record in records
-            if "error" not in record
-        ],
-    )
-
-
 def _memory(memory: Record) -> str:
     if "error" in memory:
         return f"Large file: {memory['error']}."
@@ -139,27 +100,12 @@ def _memory(memory: Record) -> str:
     )
 
 
-def _everyday(found: Record) -> str:
-    """Compare POOLED with CLUSTERED, compare and single rows with others, and sets by rule."""
-    fits = [
-        [f"fit_scores, {each['rows']:,} x {each['classes']:,}", method, _seconds(each, method)]
-        for each in found["fits"]
-        for method in ("clustered", "pooled")
-    ]
-    compared = [["compare, bundled data", "evencover", _seconds(found["comparing"])]]
-    rows = [
-        [f"one row, STANDARD, {score}", name, _seconds(each)]
-        for score, contestants in found["one_row"].items()
-        for name, each in contestants.items()
-    ]
-    steps = found["selections"].get("steps", {})
-    selections = [
-        [f"{step}, one thread", "evencover", _seconds(each)] for step, each in steps.items()
-    ]
-    return table(["job", "who", "seconds"], [*fits, *compared, *rows, *selections])
-
-
-def _seconds(record: Record, method: str | None = None) -> str:
-    if "error" in record:
-        return str(record["error"])
-    return f"{record['seconds' if method is None else f'{method}_seconds']:.3g}"
+def _one_row(found: Record) -> str:
+    return table(
+        ["score", "who", "seconds"],
+        [
+            [score, name, record.get("error") or f"{record['seconds']:.3g}"]
+            for score, contestants in found.items()
+            for name, record in contestants.items()
+        ],
+    )

@@ -168,7 +168,7 @@ def functions():
     monitor.label(NEW[2][900:1500], NEW[1][900:1500], period="2")
     monitor.update(NEW[0][1800:], NEW[1][1800:], ids=NEW[2][1800:], period="3")
 
-    yield "monitor", [monitor.snapshot().summary(), monitor.coverage_table()]
+    yield "monitor", [monitor.snapshot().summary(), monitor.periods()]
 
 
 COMMANDS = {
@@ -180,14 +180,14 @@ COMMANDS = {
     "info of a model": "info m.safetensors --json",
     "recommend": "recommend cal.npz",
     "compare": "compare cal.npz --n-splits 2 --scores softmax,raps --csv c.csv",
-    "monitor": "monitor m.safetensors new.npz --state s.db --period 1 --periods p.csv --json",
+    "monitor": "monitor m.safetensors new.npz --state s.db --period 1 --json",
     "update": "update m.safetensors new.npz -o u.safetensors --window 700",
     "experiment": "experiment run grid.toml -o study",
     "table": "experiment table study",
     "infer": "infer model.py:lengths texts.csv -o scores --batch-size 4 --class-names names.txt",
     "calibrate on outputs": "calibrate scores -o i.safetensors --method standard",
 }
-WRITTEN = "m.safetensors a.jsonl classes.csv c.csv p.csv u.safetensors i.safetensors"
+WRITTEN = "m.safetensors a.jsonl classes.csv c.csv u.safetensors i.safetensors"
 
 
 def commands():

@@ -130,11 +130,9 @@ def test_an_input_is_known_by_any_other_name(model, folder, run, alias):
     assert after == before
 
 
-def test_two_outputs_are_two_files(model, run):
+def test_two_outputs_are_two_files(run):
     arguments = ("--csv", "new.html", "--report", "new.html")
     assert "'new.html'" in refused(run("compare", "cal.npz", *arguments))
-    state = ("--state", "new.csv", "--periods", "new.csv")
-    assert "'new.csv'" in refused(run("monitor", model, "test.npz", *state))
 
 
 def test_a_folder_of_sets_is_no_input_of_itself(model, folder, run):

@@ -49,6 +49,15 @@ def test_the_first_bad_row_is_named(dtype, value):
                 same_everywhere(score, rows, logits=True)
 
 
+@pytest.mark.parametrize("bad_row", [0, 9, 22])
+def test_a_bad_row_is_counted_from_the_first_slice(monkeypatch, bad_row):
+    monkeypatch.setattr(reference, "SLICE_ELEMENTS", 4 * 6)
+    rows = np.full((23, 6), 1 / 6)
+    rows[bad_row, 2] = np.nan
+    for answer in same_everywhere(APS(), rows, **PLAIN):
+        assert answer == ["bad row", bad_row]
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_logits_may_be_minus_infinity_and_no_other_infinity(value):
     rows = np.zeros((3, 4))

@@ -14,7 +14,7 @@ from kernels.cases import DTYPES, MAKERS, PLAIN, SCORES, draws_of, random_thresh
 from kernels.compare import all_same_bits, assert_same, native, same_bits
 
 from evencover._kernels import Draws, Thresholds, reference
-from evencover.scores import APS, RAPS, Softmax
+from evencover.scores import APS, RAPS, SAPS, Softmax
 
 pytestmark = pytest.mark.usefixtures("quick_reference")
 THREE = [Softmax(), APS(), RAPS()]
@@ -69,6 +69,13 @@ def strange_logits(rng, k, dtype, scale):
     rows[3] = np.round(rows[3])  # ties
     rows[4] = 5
     return rows
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 5, 22, 23])
+def test_the_reference_may_see_a_few_rows_at_a_time(monkeypatch, rows_at_once):
+    monkeypatch.setattr(reference, "SLICE_ELEMENTS", rows_at_once * 6)
+    rng = np.random.default_rng(rows_at_once)
+    all_same_bits(rng, softmax_rows(rng, 23, 6), scores=[APS(), SAPS()])
 
 
 def test_exp_over_its_whole_range():

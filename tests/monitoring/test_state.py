@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 from depth import size
+from monitoring.watching import assert_same_counts, assert_same_evidence, updated
 
 from evencover import ClasswisePredictor, CoverageMonitor, InputError
 from evencover.monitoring import MonitorState, database, state
@@ -64,28 +65,14 @@ def ids(start, stop):
     return [f"row {n}" for n in range(start, stop)]
 
 
-def updated(predictor, rows, labels, location=None, **how):
-    monitor = CoverageMonitor(predictor, state=location)
-    monitor.update(rows, labels, **how)
-    return monitor
-
-
-def assert_same(found, expected):
-    for name in ("rows", "covered", "totals", "periods"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    np.testing.assert_allclose(found.evidence.log_e, expected.evidence.log_e)
-    np.testing.assert_allclose(found.evidence.log_shift, expected.evidence.log_shift)
-    assert found.overall == pytest.approx(expected.overall)
-
-
 def test_a_state_comes_back_in_another_process_with_the_same_evidence(predictor, data, location):
     whole = CoverageMonitor(predictor)
     for part in (slice(400, 600), slice(600, 900)):
         rows, labels = data.rows[part], data.labels[part]
         whole.update(rows, labels, period="p")
-        updated(predictor, rows, labels, location, period="p").state.close()
+        updated(predictor, rows, labels, location, period="p")
     again = CoverageMonitor(predictor, state=location)
-    assert_same(again.snapshot(), whole.snapshot())
+    assert_same_evidence(again.snapshot(), whole.snapshot())
     assert again.periods() == whole.periods()
 
 
@@ -122,10 +109,10 @@ def test_a_snapshot_that_goes_on_from_the_last_is_that_of_a_new_monitor(predicto
     monitor.snapshot()
     for n in range(400, size(short=550, deep=900), 50):
         part = slice(n, n + 50)
-        monitor.update(data.rows[part], np.roll(data.labels[part], 1), ids=ids(n, n + 50))
-        assert_same(monitor.snapshot(), CoverageMonitor(predictor, state=location).snapshot())
-        monitor.label(ids(n, n + 50), data.labels[part])  # some are corrected
-        assert_same(monitor.snapshot(), CoverageMonitor(predictor, state=location).snapshot())
+        for labels in (np.roll(data.labels[part], 1), data.labels[part]):  # some are corrected
+            monitor.update(data.rows[part], labels, ids=ids(n, n + 50))
+            new = CoverageMonitor(predictor, state=location)
+            assert_same_evidence(monitor.snapshot(), new.snapshot())
 
 
 def test_every_label_counts_once_whoever_sends_it(predictor, data, location):
@@ -152,12 +139,10 @@ def test_every_label_counts_once_whoever_sends_it(predictor, data, location):
     for thread in threads:
         thread.join()
     rows, labels = data.rows[400:stop], data.labels[400:stop]
-    whole = updated(predictor, rows, labels, ids=ids(400, stop)).snapshot()
+    whole = updated(predictor, rows, labels, ids=ids(400, stop))
     for monitor in monitors:
-        found = monitor.snapshot()
-        np.testing.assert_array_equal(found.rows, whole.rows)
-        np.testing.assert_array_equal(found.covered, whole.covered)
-        assert found.waiting == 0
+        assert_same_counts(monitor.snapshot(), whole)
+        assert monitor.snapshot().waiting == 0
     assert sum(counted) <= stop - 400  # some waited, and were counted when their row came
 
 

@@ -27,8 +27,6 @@ def run(
     false_alarm: options.FalseAlarm = None,
     tolerance: options.Tolerance = None,
     period: str | None = None,
-    periods: options.Table = None,
-    force: options.Force = False,
     as_json: options.Json = False,
     read: options.Input = options.READ,
 ) -> None:
@@ -42,8 +40,6 @@ def run(
         State of the monitor: a SQLite file or postgresql://...
     period
         Period of these rows; defaults to today's date (UTC).
-    periods
-        Write coverage by class and period as CSV.
     """
     from evencover.monitoring import CoverageMonitor
 
@@ -56,11 +52,6 @@ def run(
         _label(monitor, read, period)
     snapshot = monitor.snapshot()
     findings = snapshot.summary()
-    if periods is not None:
-        from evencover.output.atomic import atomic_path
-
-        with atomic_path(periods) as temporary:
-            temporary.write_bytes(monitor.coverage_table().encode("utf-8", "replace"))
     if as_json:
         options.print_json(findings)
     else:

@@ -22,6 +22,7 @@ the order of a file may depend on the outcome. A corrected label leaves its bloc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,14 +59,18 @@ def shortfall_log_e(hits: IntArray, misses: IntArray, target: FloatArray | float
     """
     target = np.broadcast_to(np.asarray(target, dtype=np.float64), hits.shape)
     result = np.empty(hits.shape)
-    step = max(1, AT_ONCE // len(SHORTFALLS))
-    for start in range(0, len(hits), step):
-        part = slice(start, start + step)
+    for part in _parts(np.arange(len(hits))):
         odds = (target[part] / (1 - target[part]))[:, None]
         less_often = hits[part, None] * np.log1p(-SHORTFALLS)
         more_often = misses[part, None] * np.log1p(SHORTFALLS * odds)
         result[part] = _log_mean(np.asarray(less_often + more_often, dtype=np.float64))
     return result
+
+
+def _parts(classes: IntArray) -> Iterator[IntArray]:
+    """Divide classes, so that the bets of each part fit in memory."""
+    step = max(1, AT_ONCE // len(SHORTFALLS))
+    return (classes[start : start + step] for start in range(0, len(classes), step))
 
 
 class Urn(NamedTuple):
@@ -117,10 +122,7 @@ def urn_log_e(
     which the ratio of fresh urns is not (a long history reveals the calibration noise).
     """
     result = np.zeros(hits.shape)
-    known = np.flatnonzero(counts > 0)
-    step = max(1, AT_ONCE // len(SHORTFALLS))
-    for start in range(0, len(known), step):
-        part = known[start : start + step]
+    for part in _parts(np.flatnonzero(counts > 0)):
         hit, miss = hits[part, None], misses[part, None]
         balls = (counts[part, None] + 1).astype(np.float64)
         rank = np.minimum(ranks, counts)[part, None].astype(np.float64)

@@ -25,7 +25,6 @@ from evencover.monitoring.snapshot import (
     read_snapshot,
 )
 from evencover.monitoring.state import (
-    OVERALL,
     LabelCounts,
     ModelEntry,
     MonitorState,
@@ -143,7 +142,6 @@ class CoverageMonitor:
         labels: Any = None,
         *,
         ids: Any = None,
-        time: Any = None,
         period: str | None = None,
     ) -> LabelCounts:
         """Count labeled rows; compute their sets again from the same rows and ids.
@@ -155,10 +153,9 @@ class CoverageMonitor:
         ----------
         probabilities, labels, ids
             As in `BasePredictor.evaluate`.
-        time, period
-            The time of these rows, for the history: dates or ISO texts, one per row or one for
-            all; or the name of a period, and names must sort by time. By default today's date
-            (UTC).
+        period
+            The period of these rows, for the history; names must sort by time. By default today's
+            date (UTC).
         """
         source = self._source(probabilities, labels, ids)
         require_labels(source, "Monitoring")
@@ -174,7 +171,7 @@ class CoverageMonitor:
         for sentence in about_copies(self._fit, read):
             warn_caller(sentence)
         names = [*self.model.names, None]  # sources do not keep the names of unknown labels
-        labels, periods = [names[y] for y in classes], _periods(time, period, len(classes))
+        labels, periods = [names[y] for y in classes], _periods(None, period, len(classes))
         return self.state.update(self.model.key, served, labels, periods)
 
     def observe(self, probabilities: Any, *, ids: Any = None, period: str | None = None) -> int:
@@ -201,9 +198,10 @@ class CoverageMonitor:
         """Count labels of rows that were recorded, each against the models that served it.
 
         Labels are names or indices of this model's classes. A label counts once, in the period in
-        which its row was served, unless `time` or `period` states another, as in `update`. Another
-        label of the same id replaces it. Labels of unknown ids wait for their row, within the
-        retention. A label that is not among the classes counts as a miss of overall coverage.
+        which its row was served, unless `period` or `time` (dates or ISO texts, one per label)
+        states another. Another label of the same id replaces it. Labels of unknown ids wait for
+        their row, within the retention. A label that is not among the classes counts as a miss of
+        overall coverage.
         """
         keys = signed(row_ids(ids, len(ids)))
         names = self._names(labels, len(keys))
@@ -290,29 +288,14 @@ class CoverageMonitor:
         with self.state.reading() as run:
             return read_periods(run, self.model.key)
 
-    def coverage_table(self) -> str:
-        """Return the coverage of every class in every period as CSV; all classes first."""
-        import csv
-        from io import StringIO
-
-        names = self.model.names
-        text = StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["class", "period", "rows", "covered", "coverage"])
-        for y, period, rows, covered in self.periods():
-            name = "(all)" if y == OVERALL else names[y]
-            writer.writerow([name, period, rows, covered, f"{covered / rows:.6g}"])
-        return text.getvalue()
-
 
 def _periods(time: Any, period: str | None, n_rows: int) -> list[str | None]:
     """Return the period of each row, the date (UTC) of its time; None where neither is given."""
     if period is not None or time is None:
         return [None if period is None else str(period)] * n_rows
-    is_one = isinstance(time, str | datetime)
-    times = [time] * n_rows if is_one else [*to_numpy(time, "'time'")]
-    if len(times) != n_rows:
-        raise InputError(f"'time' must have one entry per row. Got {len(times)} for {n_rows} rows.")
+    times = to_numpy(time, "'time'")
+    if times.shape != (n_rows,):
+        raise InputError(f"'time' must have one entry per row. Got {times.size} for {n_rows} rows.")
     return [_date(str(moment)) for moment in times]
 
 

@@ -60,6 +60,11 @@ class ClassEvidence:
         counts = np.zeros((4, n_classes), dtype=np.int64)
         return cls(0, counts, counts[:, 0], np.zeros(n_classes), np.zeros(n_classes))
 
+    @cached_property
+    def strongest(self) -> IntArray:
+        """(K,) all classes, those with the strongest evidence first."""
+        return _order(np.maximum(self.log_e, self.log_shift))
+
     def advanced(
         self, version: int, blocks: Sequence[Any], targets: FloatArray, urn: Urn | None
     ) -> ClassEvidence:
@@ -175,11 +180,6 @@ class Snapshot:
         return self.any_class.alarm or self.overall.alarm or self.any_shift.alarm
 
     @cached_property
-    def strongest(self) -> IntArray:
-        """(K,) all classes, those with the strongest evidence first."""
-        return _order(np.maximum(self.evidence.log_e, self.evidence.log_shift))
-
-    @cached_property
     def coverage_interval(self) -> FloatArray:
         """(K, 2) limits of coverage: of all classes, at all times, with probability 1 - level."""
         level = self.model.false_alarm / self.model.n_classes
@@ -202,7 +202,7 @@ class Snapshot:
             of_period = {"period": period, "rows": n_rows, "coverage": n_covered / n_rows}
             history.setdefault(y, []).append(of_period)
         alarms, shifts = set(self.alarms.tolist()), set(self.shifts.tolist())
-        order = self.strongest
+        order = self.evidence.strongest
         columns: list[Any] = [self.rows, self.covered / np.maximum(self.rows, 1)]
         columns += [model.targets, self.coverage_interval, self.e_values]
         columns.append(e_values(shift) if self.tests_shift else np.full(len(order), None))
@@ -307,8 +307,7 @@ def read_snapshot(
             *(model.key, model.key, known.version),
         )
         evidence = known.advanced(row.version, blocks, model.targets, urn)
-        order = _order(np.maximum(evidence.log_e, evidence.log_shift))
-        top = order[evidence.counts[0][order] > 0][:STRONGEST].tolist()
+        top = evidence.strongest[:STRONGEST].tolist()
         periods = read_periods(run, model.key, [OVERALL, *top])
         (waiting,) = run("SELECT COUNT(*) AS labels FROM waiting")
         (state_row,) = run("SELECT expired FROM state")

@@ -11,7 +11,6 @@ import json
 import math
 import struct
 from dataclasses import dataclass
-from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -47,14 +46,11 @@ class Limits:
         Maximum rows per request.
     seconds
         Time limit for receiving a body.
-    requests
-        Maximum concurrent requests with a body.
     """
 
     body: int = 16 * 2**20
     rows: int = 10_000
     seconds: float = 10.0
-    requests: int = 100
 
     def check_body(self, n_bytes: int) -> None:
         """Raise RequestError if a body is too large."""
@@ -104,15 +100,10 @@ class LabelsBody(msgspec.Struct, forbid_unknown_fields=True):
     time: list[Text] | None = None
 
 
-@cache
-def _decoder(kind: Any) -> Any:
-    return msgspec.json.Decoder(kind)
-
-
 def decode(body: bytes, kind: Any) -> Any:
     """Parse JSON of a type; raise InputError if it is of another."""
     try:
-        return _decoder(kind).decode(body)
+        return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise InputError(f"The body is not as it must be: {error}; {HINT}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

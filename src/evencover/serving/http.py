@@ -37,7 +37,6 @@ import evencover
 from evencover.arrays import Array
 from evencover.errors import InputError, one_line
 from evencover.monitoring.database import StateError
-from evencover.monitoring.snapshot import STRONGEST
 from evencover.serving.bodies import (
     HEAD_LENGTH,
     JSON,
@@ -58,6 +57,7 @@ RELOAD_SECONDS = 2.0
 STATE_SECONDS = 30.0  # that a request waits for the state
 SCRAPE_SECONDS = 2.0  # that metrics wait for the monitor; else they show its last findings
 MAX_HEAD = 2**16  # bytes of a request's head
+MOST_BODIES = 100  # that are received or answered at a time
 Endpoint = Callable[[Any], Any]  # a request to a value for JSON or a Response, or a coroutine
 SET_SIZES = (0, 1, 2, 5, 10, 20, 50, 100, 1000)  # upper limits of the histogram
 
@@ -89,9 +89,6 @@ class Metrics:
         self.accepted = add(Counter, "accepted_rows", "Rows that need no review.")
         self.gauges = {name: add(Gauge, name, text) for name, text in self.GAUGES.items()}
         self.alarms = add(Gauge, "alarm", "1 if a test of coverage has an alarm.", "test")
-        of_class = "of the 20 classes with the strongest evidence."
-        self.e_values = add(Gauge, "class_e_value", f"E-value {of_class}", "class")
-        self.class_coverage = add(Gauge, "class_coverage", f"Coverage {of_class}", "class")
 
     def count(self, sets: PredictionSets) -> None:
         """Count sets that were computed."""
@@ -116,13 +113,6 @@ class Metrics:
         )
         for test in ("below_target", "overall", "score_shift"):
             self.alarms.labels(test).set(summary[test]["alarm"])
-        self.e_values.clear()
-        self.class_coverage.clear()
-        for row in summary["classes"][:STRONGEST]:
-            if row["rows"]:
-                e_value = max(row["e_value"], row["shift_e_value"] or 0)
-                self.e_values.labels(str(row["class"])).set(e_value)
-                self.class_coverage.labels(str(row["class"])).set(row["coverage"])
 
 
 class Application:
@@ -156,7 +146,7 @@ class Application:
     ) -> None:
         self.service, self.token, self.limits = service, token, limits or Limits()
         self.watch, self.note, self.metrics = watch, note, Metrics()
-        self._slots = asyncio.Semaphore(self.limits.requests)
+        self._slots = asyncio.Semaphore(MOST_BODIES)
         self._reader = ThreadPoolExecutor(1, "evencover-reader")
 
     def asgi(self) -> Any:

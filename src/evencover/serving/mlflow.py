@@ -28,7 +28,7 @@ from evencover.predictors.base import BasePredictor
 MODEL = "model.safetensors"
 
 
-def signature(predictor: BasePredictor) -> Any:
+def _signature(predictor: BasePredictor) -> Any:
     """Return the signature: lists of numbers in, lists of classes out."""
     _import_mlflow()
     from mlflow.models import ModelSignature
@@ -81,7 +81,7 @@ def _data_of(predictor: BasePredictor) -> Iterator[dict[str, Any]]:
         yield {
             "data_path": str(data),
             "loader_module": __name__,
-            "signature": signature(predictor),
+            "signature": _signature(predictor),
             "pip_requirements": [f"evencover=={evencover.__version__}"],
         }
 
@@ -99,19 +99,10 @@ class SetsModel:
 
     def predict(self, model_input: Any, params: Any = None) -> Any:
         """Return a frame with the columns `set`, `size` and `accepted`, one row per input row."""
-        import pandas as pd
-
-        if isinstance(model_input, pd.DataFrame):
-            column = _column(self.predictor)
-            if column not in model_input:
-                raise InputError(f"The input must have the column {column!r}, of lists.")
-            lists, ids = model_input[column], model_input.get("id")
-            rows = np.array([np.asarray(row, dtype=np.float64) for row in lists])
-            ids = None if ids is None or ids.isna().any() else ids.tolist()
-        else:
-            rows, ids = model_input, None
-        sets = self.predictor.predict_set(rows, ids=ids)
-        return sets.to_pandas()
+        lists, ids = model_input[_column(self.predictor)], model_input.get("id")
+        rows = np.array([np.asarray(row, dtype=np.float64) for row in lists])
+        ids = None if ids is None or ids.isna().any() else ids.tolist()
+        return self.predictor.predict_set(rows, ids=ids).to_pandas()
 
 
 def _column(predictor: BasePredictor) -> str:

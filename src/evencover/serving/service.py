@@ -6,13 +6,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -35,26 +34,6 @@ QUEUE_BYTES = 64 * 2**20  # of rows and labels that wait to be written
 FULL = "Rows and labels arrive faster than they can be recorded."
 
 
-class Job(NamedTuple):
-    """What is to be written: rows of a model (its key), or labels, whose result is to come."""
-
-    n_bytes: int  # about the memory that it takes
-    rows: tuple[int, ServedRows] | None = None
-    labels: Callable[[], LabelCounts] | None = None
-    done: Future[LabelCounts] | None = None
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows to record."""
-        return 0 if self.rows is None else len(self.rows[1].members)
-
-    def end(self, result: Any = None, error: Exception | None = None) -> None:
-        """Report the result of labels to their client, unless it has waited too long."""
-        assert self.done is not None
-        with suppress(InvalidStateError):
-            self.done.set_result(result) if error is None else self.done.set_exception(error)
-
-
 class Writer:
     """Write to a state on one thread, in the order of the requests.
 
@@ -65,107 +44,96 @@ class Writer:
     def __init__(self, state: MonitorState) -> None:
         self.problem: str | None = None  # why the last attempt failed, or rows were dropped
         self.n_dropped = 0
-        self._state, self._n_bytes, self._is_closing = state, 0, False
-        self._jobs: list[Job] = []
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="evencover-writer", daemon=True)
-        self._thread.start()
+        self._state, self._n_bytes, self._is_down = state, 0, False
+        self._rows: list[tuple[int, ServedRows]] = []  # of models (their keys), to be written
+        self._lock, self._closing = threading.Lock(), threading.Event()
+        self._thread = ThreadPoolExecutor(1, "evencover-writer")
 
     def record(self, model: int, rows: ServedRows) -> None:
         """Queue rows, without waiting for anything."""
-        n_bytes = sum(50 + len(packed or b"") for packed in (*rows.members, *rows.within))
-        with self._changed:
-            if not self._put(Job(n_bytes, rows=(model, rows))):
-                self.n_dropped += len(rows.members)
+        if self._reserve(_size_of(rows)):
+            with self._lock:
+                self._rows.append((model, rows))
+            self._thread.submit(self._write_rows)
+        else:
+            self._drop([(model, rows)])
 
     def count(self, labels: Callable[[], LabelCounts], n_bytes: int) -> Future[LabelCounts]:
         """Queue labels; the future is done once they are stored, or were rejected."""
-        done = Future[LabelCounts]()
-        with self._changed:
-            if not self._put(Job(n_bytes, labels=labels, done=done)):
-                raise StateError(FULL)
-        return done
+        if self._is_down or not self._reserve(n_bytes):
+            raise StateError(self.problem or FULL)
+        stored = self._thread.submit(self._write_labels, labels)
+        stored.add_done_callback(lambda _: self._release(n_bytes))
+        return stored
 
-    def _put(self, job: Job) -> bool:
-        """Append a job; return whether there was room for it."""
-        if self._n_bytes and self._n_bytes + job.n_bytes > QUEUE_BYTES:
-            self.problem = self.problem or FULL
-            return False
-        self._n_bytes += job.n_bytes
-        self._jobs.append(job)
-        self._changed.notify_all()
-        return True
+    def _reserve(self, n_bytes: int) -> bool:
+        """Take room in the queue; return whether there was any."""
+        with self._lock:
+            if self._n_bytes and self._n_bytes + n_bytes > QUEUE_BYTES:
+                self.problem = self.problem or FULL
+                return False
+            self._n_bytes += n_bytes
+            return True
+
+    def _release(self, n_bytes: int) -> None:
+        with self._lock:
+            self._n_bytes -= n_bytes
 
     @property
     def n_waiting(self) -> int:
         """The number of rows in the queue."""
-        with self._changed:
-            return sum(job.n_rows for job in self._jobs)
+        with self._lock:
+            return sum(len(rows.members) for _, rows in self._rows)
 
     def flush(self, seconds: float) -> bool:
         """Wait until everything is written; return whether it is."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._jobs, seconds)
+        with suppress(TimeoutError):
+            self._thread.submit(lambda: None).result(seconds)
+            return True
+        return False
 
-    def close(self, seconds: float = 10.0) -> None:
-        """Write what is in the queue, and end the thread."""
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify_all()
-        self._thread.join(seconds)
+    def close(self) -> None:
+        """Write what is in the queue, unless the database cannot be used, and end the thread."""
+        self._closing.set()
+        self._thread.shutdown()
 
-    def _run(self) -> None:
-        while jobs := self._next():
+    def _write_rows(self) -> None:
+        """Write the rows in the queue in one transaction; try again until the service ends."""
+        batch = self._rows[:]  # later rows have a call of their own, so that labels get their turn
+        while batch:
             try:
-                self._write(jobs)
-                self.problem = None
+                self._state.record(*batch)
+                self.problem, self._is_down = None, False
             except StateError as error:
-                self.problem = one_line(error)
-                with self._changed:
-                    failed = [job for job in self._jobs if job.rows is None]
-                for job in failed:
-                    job.end(error=error)
-                self._remove(failed)
-                if jobs[0].rows is not None and self._gives_up():
-                    self._remove(jobs, lost=True)
-                continue
+                self.problem, self._is_down = one_line(error), True
+                if not self._closing.wait(RETRY_SECONDS):
+                    continue
+                self._drop(batch)
             except Exception as error:  # rows that can never be written must not stop the others
-                self.problem = one_line(error)
-                self._remove(jobs, lost=True)
-                continue
-            self._remove(jobs)
+                self.problem, self._is_down = one_line(error), False
+                self._drop(batch)
+            self._release(sum(_size_of(rows) for _, rows in batch))
+            with self._lock:
+                del self._rows[: len(batch)]
+            return
 
-    def _next(self) -> list[Job]:
-        """Wait for the next labels, or for all rows before them; nothing if the service ends."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._is_closing)
-            return [*takewhile(lambda job: job.rows, self._jobs)] or self._jobs[:1]
+    def _write_labels(self, labels: Callable[[], LabelCounts]) -> LabelCounts:
+        try:
+            counts = labels()
+        except StateError as error:
+            self.problem = one_line(error)
+            raise
+        self.problem = None
+        return counts
 
-    def _write(self, jobs: list[Job]) -> None:
-        """Write rows in one transaction, or labels."""
-        first = jobs[0]
-        if first.labels is None:
-            self._state.record(*(job.rows for job in jobs if job.rows))
-        elif first.done and not first.done.done():  # else its client has waited too long
-            try:
-                first.end(first.labels())
-            except StateError:
-                raise
-            except Exception as error:
-                first.end(error=error)
+    def _drop(self, batch: list[tuple[int, ServedRows]]) -> None:
+        with self._lock:
+            self.n_dropped += sum(len(rows.members) for _, rows in batch)
 
-    def _gives_up(self) -> bool:
-        """Wait before the next attempt; return whether the service ends."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._is_closing, RETRY_SECONDS)
 
-    def _remove(self, jobs: list[Job], *, lost: bool = False) -> None:
-        with self._changed:
-            self.n_dropped += sum(job.n_rows for job in jobs) if lost else 0
-            gone = {id(job) for job in jobs}
-            self._jobs = [job for job in self._jobs if id(job) not in gone]
-            self._n_bytes -= sum(job.n_bytes for job in jobs)
-            self._changed.notify_all()
+def _size_of(rows: ServedRows) -> int:
+    """Return about the memory that rows take, in bytes."""
+    return sum(50 + len(packed or b"") for packed in (*rows.members, *rows.within))
 
 
 @dataclass(frozen=True)
