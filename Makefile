@@ -66,13 +66,16 @@ audit: $(VENV)/.ready-dev  ## check installed packages for known vulnerabilities
 	$(BIN)/python -m pip freeze --exclude-editable > .cache/audited.txt
 	$(BIN)/python -m pip_audit --strict --disable-pip --no-deps --requirement .cache/audited.txt
 
-bench: $(VENV)/.ready-dev  ## compare with other packages; takes a while
-	$(BIN)/python -m benchmarks
-	$(BIN)/python -m benchmarks.reading
-	$(BIN)/python -m benchmarks.topk
+# The studies also run a service and a model.
+$(VENV)/.ready-evidence: $(SOURCES) | $(VENV)/bin/python
+	$(PIP) --editable '.[dev,serve]' magika==1.0.3
+	touch $(VENV)/.ready $(VENV)/.ready-dev $@
+
+bench: STEP := topk,reading,serving,cluster,peers
+bench: evidence  ## time evencover and other packages; needs an idle machine
 
 # One step with STEP=filetypes; recorded predictions that are not in the repository with DATA=FOLDER.
-evidence: $(VENV)/.ready-dev  ## measure every number of README and site again
+evidence: $(VENV)/.ready-evidence  ## measure every number of README and site again
 	$(BIN)/python scripts/evidence.py $(STEP) $(if $(DATA),--data $(DATA))
 
 docs: $(VENV)/.ready-dev  ## build the site in docs/_build; runs every tutorial

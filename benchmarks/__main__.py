@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks import alone, comparisons, data, report
 from benchmarks.harness import CACHE, RESULTS, describe_machine, write_results
-from benchmarks.plan import ALPHA, FULL, SMALL, Plan
+from benchmarks.plan import ALPHA, FULL, QUICK, SMALL, Plan
 
 
 def run(plan: Plan) -> dict[str, Any]:
@@ -35,13 +35,14 @@ def main() -> int:
     """Run, print, write; the exit code is 1 if sets differ that must agree."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--small", action="store_true", help="tiny arrays, no peers: for CI")
+    parser.add_argument("--quick", action="store_true", help="small arrays, with peers")
     parser.add_argument("--repetitions", type=int, help="fresh processes per contestant")
     parser.add_argument("--peers", nargs="*", choices=FULL.peers, help="only these peers")
     parser.add_argument("--skip-memory", action="store_true", help="do not write the 4 GB file")
     parser.add_argument("--out", type=Path, help="folder of the results")
     options = parser.parse_args()
 
-    plan = SMALL if options.small else FULL
+    plan = QUICK if options.quick else SMALL if options.small else FULL
     out = (options.out or (CACHE / "small" if options.small else RESULTS)).resolve()
     changes: dict[str, Any] = {}
     if options.repetitions is not None:
@@ -52,7 +53,7 @@ def main() -> int:
         changes["memory_times"] = 0
     results = run(replace(plan, **changes) if changes else plan)
 
-    write_results(out, "latest", results, report.markdown(results))
+    write_results(out, "peers", results, report.markdown(results))
     disagreeing = [each for each in results["agreement"] if each.get("agrees") is False]
     return 1 if disagreeing else 0
 

@@ -61,12 +61,11 @@ def compare_all(
         ratios: dict[str, list[Record]] = {peer: [] for peer in present}
         for repetition in range(plan.repetitions):
             for peer in present:
-                failed = runs[peer] and "error" in runs[peer][-1]
-                if failed or (peer == "crepes" and repetition > 0):  # too slow to repeat
+                if runs[peer] and "error" in runs[peer][-1]:
                     continue
                 print(f"{method} {score}: evencover and {peer}, {repetition + 1}", flush=True)
                 own = run_contestant(pythons, OURSELVES, job)
-                theirs = run_contestant(pythons, peer, {**job, **_reduced(plan, peer, method)})
+                theirs = run_contestant(pythons, peer, job)
                 runs[OURSELVES].append(own)
                 runs[peer].append(theirs)
                 if "error" not in own and "error" not in theirs:
@@ -83,13 +82,6 @@ def compare_all(
                 }
             records.append({**record, "runs": each})
     return records
-
-
-def _reduced(plan: Plan, peer: str, method: str) -> Record:
-    """Limit crepes, which compares each score with all calibration scores: too slow in full."""
-    if peer != "crepes":
-        return {}
-    return {"test_rows": plan.crepes_rows[method], "extrapolate_to": plan.n_rows}
 
 
 def _ratio(own: Record, theirs: Record) -> Record:
@@ -117,7 +109,6 @@ def _summary(runs: list[Record]) -> Record:
         "peak_bytes_over_input": statistics.median(run["peak_bytes_over_input"] for run in good),
         "coverage": first["coverage"],
         "average_size": first["average_size"],
-        "extrapolated_from_rows": first["extrapolated_from_rows"],
     }
 
 

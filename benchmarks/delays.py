@@ -3,7 +3,7 @@
 ``python -m benchmarks.delays``: evencover's evidence next to MAPIE's `RiskMonitoring`, a CUSUM that
 knows the fall, and a test of fixed size, on the same streams of hits and misses. Coverage is 92%
 for a number of labels and then falls; the target is 88%. Then false alarms where labels do not
-arrive at random. Writes results/delays and results/label_arrival, as .json and .md.
+arrive at random. Writes delays and label_arrival to .cache/bench/results, as .json and .md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ LEVEL, TARGET, EARLIER, SEED = 0.05, 0.88, 0.92, 7
 AFTER, FALLS, MOST = (0, 200, 1000, 5000), (0.7, 0.8), 3000
 LENGTH = AFTER[-1] + MOST
 CLASSES = 500  # of a monitor that tests all of them
-EVERY = 10  # labels between looks at the score shift, whose bets take longer
+EVERY = 25  # labels between looks at the score shift, whose bets take longer
 
 # Run by the peer's own Python: the first label at which each stream is in alarm, from one on.
 MAPIE = """
@@ -87,7 +87,7 @@ def of_blocks(hits: np.ndarray, blocks: np.ndarray, urn: tuple[int, int] | None 
 
 
 def score_shift(hits: np.ndarray, start: int, fallen: float) -> np.ndarray:
-    """The same for the shift since 200 calibration examples, at every tenth label."""
+    """The same for the shift since 200 calibration examples, at every 25th label."""
     blocks, n = block_of(np.arange(hits.shape[1])), 200
     urn = -(-9 * (n + 1) // 10), n
     alarms = np.zeros((len(hits), hits.shape[1] - start), dtype=bool)
@@ -101,9 +101,13 @@ def score_shift(hits: np.ndarray, start: int, fallen: float) -> np.ndarray:
 
 def cusum(hits: np.ndarray, start: int, fallen: float) -> np.ndarray:
     """A CUSUM for this very fall, with 5% false alarms over the longest stream at the target."""
+    return _cusum(hits, fallen)[:, start:] > _cusum_limit(fallen)
+
+
+@cache
+def _cusum_limit(fallen: float) -> float:
     at_target = np.random.default_rng(SEED + 1).random((2000, LENGTH)) < TARGET
-    limit = np.quantile(_cusum(at_target, fallen).max(axis=1), 1 - LEVEL)
-    return _cusum(hits, fallen)[:, start:] > limit
+    return float(np.quantile(_cusum(at_target, fallen).max(axis=1), 1 - LEVEL))
 
 
 def _cusum(hits: np.ndarray, fallen: float) -> np.ndarray:

@@ -26,7 +26,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"
 PEERS = ROOT / "benchmarks" / "peers"
-RESULTS = ROOT / "benchmarks" / "results"
+RESULTS = CACHE / "results"
 TIME_LIMIT = 300
 BLOCK_ELEMENTS = 1 << 22
 

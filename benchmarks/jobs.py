@@ -46,8 +46,7 @@ def warm_up(contestant: Any) -> None:
 def versus(job: Record) -> Record:
     """Time calibration and prediction of one contestant.
 
-    Jobs may have: test_rows, to predict only that many; extrapolate_to, to scale the seconds to
-    that many rows; save, a file for the sets and thresholds.
+    Jobs may have: test_rows, to predict only that many; save, a file for the sets and thresholds.
     """
     parameters = (job["contestant"], job["method"], job["score"], job["alpha"])
     try:
@@ -65,7 +64,6 @@ def versus(job: Record) -> Record:
         predicted = contestant.predict(inputs[2])
         end = time.perf_counter()
     sets = contestant.sets(predicted)
-    scale = job["extrapolate_to"] / len(test_rows) if "extrapolate_to" in job else 1.0
     if "save" in job:
         thresholds = contestant.thresholds(rows.shape[1])
         np.savez(
@@ -77,8 +75,7 @@ def versus(job: Record) -> Record:
     return {
         "version": contestant.version(),
         "calibrate_seconds": calibrated - start,
-        "predict_seconds": (end - calibrated) * scale,
-        "extrapolated_from_rows": len(test_rows) if scale != 1.0 else None,
+        "predict_seconds": end - calibrated,
         "peak_bytes_over_input": memory.over_start,
         "coverage": sets.coverage(test_labels),
         "average_size": float(sets.sizes.mean()),

@@ -57,9 +57,6 @@ def _comparison(record: Record) -> list[str]:
         return [*start, *["–"] * 9, record["error"]]
     ratio = record.get("ratio")
     ratios = [f"{ratio[step]:.3g}" for step in ("calibrate", "predict", "total")] if ratio else []
-    rows = record["extrapolated_from_rows"]
-    notes = [f"predict extrapolated from {rows} test rows"] if rows else []
-    notes += [record["note"]] if record["note"] else []
     return [
         *start,
         record["version"],
@@ -67,10 +64,9 @@ def _comparison(record: Record) -> list[str]:
         f"{record['predict_seconds']:.3f}",
         *(ratios or ["1"] * 3),
         f"{record['peak_bytes_over_input'] / 1e6:.0f}",
-        # A few rows do not determine coverage.
-        "–" if rows else f"{record['coverage']:.4f}",
-        "–" if rows else f"{record['average_size']:.2f}",
-        "; ".join(notes),
+        f"{record['coverage']:.4f}",
+        f"{record['average_size']:.2f}",
+        record["note"],
     ]
 
 

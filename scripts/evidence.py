@@ -3,6 +3,7 @@
     make evidence                   run the steps that were not measured with the present code
     make evidence STEP=filetypes    run one step again; several are separated by commas
     make evidence DATA=FOLDER       also with files that the repository does not contain
+    make bench                      run the benchmarks among the steps again
 
 Each step runs a script that writes tables to docs/evidence or pictures to docs/images. A step that
 fails or is interrupted leaves the record as it was, so the same command continues with it. The
@@ -30,6 +31,7 @@ import evidence_files as files  # noqa: E402
 DOCS = files.DOCS
 
 README = ROOT / "README.md"
+RECORD_BENCHMARKS = "scripts/record_benchmarks.py"
 
 
 class Step(NamedTuple):
@@ -46,10 +48,10 @@ def pictures(name: str) -> tuple[str, str]:
     return f"images/{name}_light.svg", f"images/{name}_dark.svg"
 
 
-def benchmark(name: str, *tables: str) -> Step:
+def benchmark(name: str, *tables: str, package: str | None = None) -> Step:
     """Return a step that runs a benchmark."""
     outputs = tuple(f"evidence/{table}" for table in tables)
-    return Step(f"scripts/record_benchmarks.py {name}", outputs)
+    return Step(f"{RECORD_BENCHMARKS} {name}", outputs, package=package)
 
 
 # Recorded predictions of models that the repository does not contain (scripts/pooled_study.py).
@@ -145,12 +147,13 @@ STEPS = {
     "monitoring": benchmark("monitoring", "monitoring_arrival.csv", "monitoring_delays.csv"),
     "topk": benchmark("topk", "topk.txt"),
     "reading": benchmark("reading", "reading.csv"),
-    "serving": benchmark("serving", "serving.csv", "serving_monitor.csv"),
-    "cluster": benchmark("cluster", "cluster.csv"),
+    "serving": benchmark("serving", "serving.csv", "serving_monitor.csv", package="starlette"),
+    "cluster": benchmark("cluster", "cluster.csv", "cluster.md"),
     "peers": benchmark(
         "peers",
         "performance.csv",
         "performance.md",
+        "performance_memory.md",
         "performance_one_row.csv",
         "performance_readme.csv",
     ),
@@ -158,17 +161,18 @@ STEPS = {
 
 
 def code_digest(step: Step) -> str:
-    """Return a digest of the package and of the step's script."""
-    package = ROOT / "src" / "evencover"
+    """Return a digest of the package, of the step's script and, if it is one, of the benchmark."""
+    script = step.command.split()[0]
+    folders = [ROOT / "src" / "evencover"]
+    if script == RECORD_BENCHMARKS:
+        folders.append(ROOT / "benchmarks")
     sources = [
-        path for path in package.rglob("*") if path.suffix in (".py", ".cpp", ".hpp", ".npz")
+        path
+        for folder in folders
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".py", ".cpp", ".hpp", ".npz")
     ]
-    name = step.command.split()[0]
-    script = ROOT / name
-    if name == "-m":
-        module = ROOT / step.command.split()[1].replace(".", "/")
-        script = module / "__main__.py" if module.is_dir() else module.with_suffix(".py")
-    return files.digest([*sorted(sources), script])
+    return files.digest([*sources, ROOT / script])
 
 
 def command_of(step: Step, data: Path | None) -> list[str]:
@@ -185,20 +189,24 @@ def missing(step: Step, data: Path | None) -> str | None:
     return step.package if step.package and find_spec(step.package) is None else None
 
 
-def run(name: str, data: Path | None) -> None:
-    """Run a step, and record its outputs."""
+def run(name: str, data: Path | None, quick: bool) -> None:
+    """Run a step, and record its outputs; those of a quick run have no version."""
     from evencover import __version__
 
     step = STEPS[name]
     started = time.monotonic()
     environment = os.environ | {"COLUMNS": "80", "PYTHONPATH": str(ROOT / "scripts")}
-    subprocess.run(command_of(step, data), cwd=ROOT, env=environment, check=True)
+    command = command_of(step, data)
+    if quick and step.command.startswith(RECORD_BENCHMARKS):
+        command.append("--quick")
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
     seconds = f"{time.monotonic() - started:.0f}"
     record = {path: row for path, row in files.read_record().items() if row.step != name}
     code, today = code_digest(step), date.today().isoformat()
+    version = "quick" if quick else __version__
     for output in step.outputs:
         content = files.digest([DOCS / output])
-        record[output] = files.Measured(output, name, __version__, today, seconds, code, content)
+        record[output] = files.Measured(output, name, version, today, seconds, code, content)
     files.write_record(record.values())
     print(f"{name}: {seconds} s", flush=True)
 
@@ -209,6 +217,7 @@ def is_current(step: Step) -> bool:
     return all(
         output in record
         and record[output].code == code
+        and record[output].version != "quick"
         and (DOCS / output).exists()
         and record[output].content == files.digest([DOCS / output])
         for output in step.outputs
@@ -220,6 +229,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("steps", nargs="*", help=f"of {', '.join(STEPS)}; default: those needed")
     parser.add_argument("--data", type=Path, help="folder of recorded predictions")
+    parser.add_argument("--quick", action="store_true", help="benchmarks that mean nothing")
     options = parser.parse_args()
     chosen = [name for names in options.steps for name in names.split(",") if name]
     unknown = set(chosen) - set(STEPS)
@@ -233,7 +243,7 @@ def main() -> int:
             skipped.append(f"{name} (needs {lacks})")
             continue
         try:
-            run(name, options.data)
+            run(name, options.data, options.quick)
         except subprocess.CalledProcessError as reason:
             print(f"{name} failed: {reason}", file=sys.stderr, flush=True)
             failed.append(name)

@@ -247,14 +247,19 @@ def draw(results: Results, ink: str) -> Any:
     for ax in axes.flat[len(chosen) :]:
         ax.set_axis_off()
     marks = "sv^<>PXo"
-    for ax, (data, cell) in zip(axes.flat, chosen.items(), strict=False):
+    for number, (data, cell) in enumerate(chosen.items()):
+        ax = axes.flat[number]
         for mark, method in zip(marks, METHODS, strict=True):
             row, is_ours = cell[method], method == "pooled"
             style: Any = {"markersize": 8, "color": BLUE} if is_ours else {"markersize": 5}
             style.setdefault("color", "#8c8c8c")
             x, y = row["avg_size"], row["true_gap"]
             ax.plot(x, y, mark, linestyle="none", label=method, **style)
-        ax.set(xscale="log", ylim=0, xlabel="labels per set", ylabel="TrueGap")
+        ax.set(xscale="log", ylim=0)
+        if number % 3 == 0:
+            ax.set_ylabel("TrueGap")
+        if number + 3 >= len(chosen):  # the last one of its column
+            ax.set_xlabel("labels per set")
         ax.set_title(data, fontsize=11, color=ink)
         widest = max(row["avg_size"] for row in cell.values())
         subs = (1,) if widest > 200 * cell["pooled"]["avg_size"] else (1, 2, 5)
@@ -262,7 +267,11 @@ def draw(results: Results, ink: str) -> Any:
         ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         ax.xaxis.set_minor_locator(NullLocator())
     handles, names = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
+    is_full = len(chosen) == axes.size
+    if is_full:
+        figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
+    else:
+        axes.flat[-1].legend(handles, names, loc="center right", ncols=2, frameon=False)
     return figure
 
 

@@ -61,17 +61,20 @@ import matplotlib.pyplot as plt
 
 from evencover import ClasswisePredictor, PooledPredictor
 
-figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), sharey=True)
 reports = {}
-for predictor, ax in zip(
-    [StandardPredictor(), ClasswisePredictor(), PooledPredictor()], axes, strict=True
-):
+for predictor in (StandardPredictor(), ClasswisePredictor(), PooledPredictor()):
     predictor.fit(probabilities[calibration], labels[calibration], class_names=names)
-    found = reports[predictor.method] = predictor.evaluate(probabilities[test], labels[test])
-    ClassCoverageDisplay.from_report(found, ax=ax)
-    ax.set(title=f"{predictor.method}: {found.avg_size:.1f} labels per set", ylabel="")
-    ax.get_legend().remove()
-axes[0].set_ylabel("coverage")
+    reports[predictor.method] = predictor.evaluate(probabilities[test], labels[test])
+
+frequent = report.class_counts >= 20
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), sharey=True)
+for ax, method in zip(axes, ("classwise", "pooled"), strict=True):
+    ax.plot([0.2, 1], [0.2, 1], color="gray", linewidth=1)
+    ax.axhline(0.9, color="gray", linestyle="--")
+    ax.plot(report.class_coverage[frequent], reports[method].class_coverage[frequent], "o")
+    ax.set(title=f"{method}: {reports[method].avg_size:.1f} labels per set")
+    ax.set_xlabel("coverage with one threshold")
+label = axes[0].set_ylabel("coverage with a threshold per class")
 
 for method, found in reports.items():
     print(
@@ -81,6 +84,10 @@ for method, found in reports.items():
     )
 
 # %%
+# Each point in the plot is a type with at least 20 test files. Above the solid line, its coverage
+# is higher than with STANDARD; the dashed line is the target. Both methods raise most of the types
+# that STANDARD undercovers, CLASSWISE somewhat more, but only the sets of POOLED are small.
+#
 # The same by name, in percent of a type's test files:
 
 print(f"{'':<10}" + "".join(f"{method:>11}" for method in reports))
@@ -178,8 +185,8 @@ print(f"{page.stat().st_size / 1e6:.1f} MB, one file")
 #
 # .. image:: ../images/report_light.png
 #    :class: only-light
-#    :alt: Report of the file types with one threshold: headline, main figures and remedies
+#    :alt: Report of file types with one threshold: headline, figures, shortfalls and remedies
 #
 # .. image:: ../images/report_dark.png
 #    :class: only-dark
-#    :alt: Report of the file types with one threshold: headline, main figures and remedies
+#    :alt: Report of file types with one threshold: headline, figures, shortfalls and remedies

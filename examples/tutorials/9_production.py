@@ -35,8 +35,8 @@ for number in range(1, 9):
 # Monitor coverage
 # ----------------
 # Repeating an ordinary test every week would eventually raise a false alarm. ``CoverageMonitor``
-# uses e-values, which stay valid however often you check. If every class has its target coverage,
-# the probability that there is *ever* an alarm is at most 5%.
+# uses e-values, which stay valid however often you check. While coverage is on target, the
+# probability that its test of overall coverage *ever* raises an alarm is at most 5%.
 
 from evencover import CoverageMonitor
 
