@@ -44,6 +44,13 @@ def folder_of(item):
     return item.path.relative_to(TESTS).parts[0] if is_ours else "src"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_report_teststatus(report):
+    """Name a failed test when it fails: a run that is stopped prints no summary."""
+    category, letter, word = yield
+    return category, f"{letter} {report.nodeid}\n" if report.failed else letter, word
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """A worker takes a file at a time, or a folder whose files share a browser or a cluster."""
