@@ -24,8 +24,8 @@ settings.load_profile("deep" if IS_DEEP else "short")
 MARKED = ("browser", "cluster", "statistical")  # folders whose tests carry their name as a mark
 SHARING = ("tests/browser", "tests/cluster")  # what they start takes seconds: it is started once
 LONGEST = (
-    "test_sizes.py cluster browser predictors kernels docs experiments cli statistical inference "
-    "attacks report"
+    "test_sizes.py test_sanitizers.py test_emulated.py test_pooled_guarantees.py cluster browser "
+    "predictors kernels docs experiments cli statistical inference attacks report"
 )
 
 
@@ -34,14 +34,25 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if folder_of(item) in MARKED:
             item.add_marker(folder_of(item))
-    place = {folder: number for number, folder in enumerate(LONGEST.split())}
-    items.sort(key=lambda item: place.get(folder_of(item), len(place)))
+    place = {name: number for number, name in enumerate(LONGEST.split())}
+
+    def rank(item):
+        return min(place.get(name, len(place)) for name in (item.path.name, folder_of(item)))
+
+    items.sort(key=rank)
 
 
 def folder_of(item):
     """The folder of a test below tests/, or its file if it is in none; "src" for doctests."""
     is_ours = item.path.is_relative_to(TESTS)
     return item.path.relative_to(TESTS).parts[0] if is_ours else "src"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_teststatus(report):
+    """Name a failed test when it fails: a run that is stopped prints no summary."""
+    category, letter, word = yield
+    return category, f"{letter} {report.nodeid}\n" if report.failed else letter, word
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,7 +2,12 @@
 
 import os
 
+import pytest
+
 IS_DEEP = os.environ.get("EVENCOVER_TESTS") == "deep"
+usual_sizes_only = pytest.mark.skipif(
+    bool(os.environ.get("EVENCOVER_SIZES")), reason="is a statement about data, not about blocks"
+)
 
 
 def size(short: int, deep: int) -> int:

@@ -157,7 +157,8 @@ def test_folders_describe_sets_in_words(fitted, tmp_path):
     predictor, rows, _ = fitted
     parquet = pytest.importorskip("pyarrow.parquet")
     predict_to_folder(predictor, rows, tmp_path / "sets", taxonomy=TABLE)
-    found = parquet.read_table(tmp_path / "sets" / "part-00000.parquet")["summary"].to_pylist()
+    files = sorted((tmp_path / "sets").glob("part-*.parquet"))
+    found = [text for file in files for text in parquet.read_table(file)["summary"].to_pylist()]
     tree = Taxonomy(TABLE, predictor.class_names_)
     assert found == tree.describe_sets(predictor.predict_set(rows))
     with pytest.raises(InputError, match="way of listing classes"):

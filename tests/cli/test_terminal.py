@@ -107,11 +107,13 @@ def test_ctrl_c_tells_what_a_folder_holds(model, tmp_path):
     said, code = interrupt_when(first.exists, arguments)
     assert code == 130
     found = re.fullmatch(
-        r"evencover: interrupted; (\d) of 6 files are in '.*sets'; the same command .*\n",
+        r"evencover: interrupted; (\d+) of (\d+) files are in '.*sets'; the same command .*\n",
         said,
     )
     assert found, said
-    assert int(found[1]) == len(list((tmp_path / "sets").glob("part-*"))) < 6
+    n_there, n_files = map(int, found.groups())
+    assert n_there == len(list((tmp_path / "sets").glob("part-*"))) < n_files
+    assert n_files >= 6  # more if partitions are tiny
 
 
 # Completion -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from depth import usual_sizes_only
 
 from evencover import InputError, compare
 from evencover.data import SIMULATED, Source, load_simulated
@@ -96,6 +97,7 @@ def test_products_of_the_latent_space_are_exact_in_float32(name: str) -> None:
     assert SIMULATED[name].dimensions <= EXTRA_SLOT
 
 
+@usual_sizes_only
 def test_simulated_cifar_behaves_as_published() -> None:
     # Ding et al. (2023), Table 2, n_avg = 50, softmax: CovGap and AvgSize.
     published = {"standard": (4.1, 7.9), "classwise": (3.8, 11.9), "clustered": (2.9, 9.3)}

@@ -9,21 +9,19 @@ from evencover import (
     ClasswisePredictor,
     CoverageMonitor,
     InputError,
+    PredictionSets,
     StandardPredictor,
     compare,
     recommend,
 )
 from evencover.data import as_source
+from evencover.engine.blocks import joined
 from evencover.predictors import make_predictor, method_names
 
 
 @pytest.fixture(scope="module")
 def data(simulate):
     return simulate(500, 7, seed=2)
-
-
-def block_of(rows, labels=None):
-    return next(as_source(rows, labels).blocks())
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
@@ -33,10 +31,10 @@ def test_the_rule_gives_the_predictors_sets_sizes_and_coverage(data, method, sco
     rows, labels = data
     fitted = make_predictor(method, score=score).fit(rows[:300], labels[:300])
     rule = pickle.loads(pickle.dumps(fitted.rule()))
-    block = block_of(rows[300:], labels[300:])
+    blocks = list(as_source(rows[300:], labels[300:]).blocks())
     sets = fitted.predict_set(rows[300:])
-    assert rule.sets(block) == sets
-    sizes, covered, top, accepted = rule.coverage(block)
+    assert PredictionSets.concatenate(map(rule.sets, blocks)) == sets
+    sizes, covered, top, accepted = joined(map(rule.coverage, blocks))
     np.testing.assert_array_equal(sizes, sets.sizes)
     np.testing.assert_array_equal(covered, sets.contains(labels[300:]))
     np.testing.assert_array_equal(top, rows[300:].argmax(axis=1))
@@ -100,8 +98,8 @@ def test_an_input_that_is_stated_to_hold_logits_is_read_as_logits(on_logits, dat
 @pytest.mark.parametrize("n_classes", [2, 3, 4, 8, 100])
 def test_random_logits_are_never_taken_for_probabilities(n_classes, scale):
     rng = np.random.default_rng(n_classes)
-    logits = getattr(rng, scale)(size=(20_000, n_classes))
-    fitted = StandardPredictor(from_logits=True).fit(logits, rng.integers(0, n_classes, 20_000))
+    logits = getattr(rng, scale)(size=(3000, n_classes))
+    fitted = StandardPredictor(from_logits=True).fit(logits, rng.integers(0, n_classes, 3000))
     rule = fitted.rule()
     for row in range(3000):
         rule.predict_set(logits[row : row + 1])

@@ -169,7 +169,7 @@ OTHERS = 24  # classes with 15 examples each
 LEVELS = np.array([0.05, 0.1, 0.3])
 ALPHAS = {"one alpha": 0.1, "several": LEVELS[np.arange(len(COUNTS) + OTHERS) % 3]}
 SEVERAL = LEVELS[np.arange(1 + OTHERS) % 3]  # 0.05 for the hardest class
-CALIBRATIONS = size(short=15, deep=1000)
+CALIBRATIONS = size(short=15, deep=400)
 
 
 def normal_scores(rng, labels, n_classes):

@@ -67,7 +67,7 @@ from evencover.validation import (
     whole_number,
 )
 
-FEW_ELEMENTS = at_once(1 << 16, 5)  # below this, starting threads takes longer than the work
+FEW_ELEMENTS = at_once(1 << 16, 10)  # below this, starting threads takes longer than the work
 
 Value = TypeVar("Value")
 
