@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.groups import GroupPredictor
 from evencover.predictors.guarantees import ONE_THRESHOLD
-from evencover.quantiles import GroupedScores, Groups, Thresholds, conformal_ranks
+from evencover.quantiles import Groups
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -47,16 +45,6 @@ class StandardPredictor(GroupPredictor):
     _guarantee_by_alpha: ClassVar[str] = (
         "Coverage of 1 - alpha over the classes with the same alpha is guaranteed {sets}{single}."
     )
-
-    def _calibrate(self, rows: CalibrationRows, state: Any = None) -> tuple[Thresholds, Any]:
-        alpha = self._class_alpha(rows)
-        if self.exact or alpha.one is None:
-            return super()._calibrate(rows, state)
-        # One score needs no sorting.
-        rank = conformal_ranks(np.array([len(rows)]), alpha.one, self.confidence)
-        place = np.clip(rank - 1, 0, len(rows) - 1)
-        scores = GroupedScores.one(np.partition(rows.scores, place))
-        return Thresholds(scores.at_ranks(rank)).of_classes(alpha.of_class), state
 
     def _group(self, rows: CalibrationRows, state: Any) -> Groups:
         same_alpha = self._class_alpha(rows).of_class
