@@ -219,22 +219,17 @@ def _content_sample(start: int, rows: Any, labels: IntArray) -> Array:
         is_chosen &= mixed(_bits(values)) % ONE_ROW_IN == 0
     chosen, labels = chosen[is_chosen], labels[is_chosen]
     width = min(MOST_NUMBERS, rows.shape[1])
+    columns = rows.classes if isinstance(rows, TopK) else np.arange(width)
+    factors = (2 * columns.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     if isinstance(rows, TopK):  # all numbers, because most around the label are not listed
-        products = _bits(rows.values) * _factors(rows.classes)
-        upto = np.append(np.uint64(0), np.cumsum(products, dtype=np.uint64))
+        upto = np.append(np.uint64(0), np.cumsum(_bits(rows.values) * factors, dtype=np.uint64))
         contents = (upto[rows.starts[1:]] - upto[rows.starts[:-1]])[is_chosen]
     else:
         first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
-        columns = np.arange(width)
         around = rows[chosen[:, None], first[:, None] + columns]
-        contents = np.einsum("ij,j->i", _bits(around), _factors(columns))
+        contents = np.einsum("ij,j->i", _bits(around), factors)
     hashes = mixed(contents + labels.astype(np.uint64))
     return np.stack([hashes, (chosen + start).astype(np.uint64)], axis=1)
-
-
-def _factors(columns: IntArray) -> Array:
-    """Return the odd factors of columns in the sum that identifies a row."""
-    return (2 * columns.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
 
 
 def _bits(numbers: Array) -> Array:

@@ -461,7 +461,8 @@ def as_source(
         The classes of a model. Columns with names are put into their order, and they name the
         classes of labels.
     """
-    indexes = [data.index for data in (probabilities, labels) if hasattr(data, "iloc")]
+    has_indexes = hasattr(probabilities, "iloc") and hasattr(labels, "iloc")
+    indexes = (probabilities.index, labels.index) if has_indexes else None
     labels = in_memory(labels) if is_frame(labels) else labels
     is_table = isinstance(labels, str | os.PathLike) or is_frame(labels)
     read_labels = read_labels and labels is None
@@ -505,7 +506,7 @@ def as_source(
         values = SeparateLabels(labels)
     if is_open:
         source = _with_classes_of(source, to_numpy(values.values))
-    if len(indexes) == 2 and (values.ids is None or source.ids is None):
+    if indexes and (values.ids is None or source.ids is None):
         _reject_other_index(*indexes)
     return _join_labels(source, values)
 

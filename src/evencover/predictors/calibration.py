@@ -104,7 +104,7 @@ class CalibrationRows:
     def by(self, group_of_class: IntArray) -> GroupedScores:
         """Sort the scores within groups of classes; classes of group -1 are left out."""
         if not group_of_class.any():  # all are in group 0
-            return GroupedScores.one(np.sort(self.scores))
+            return GroupedScores(np.sort(self.scores), np.array([0, len(self.scores)]))
         n_groups = int(group_of_class.max()) + 1
         return GroupedScores.sort(self.scores, group_of_class[self.labels], n_groups)
 
