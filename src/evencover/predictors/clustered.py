@@ -72,7 +72,9 @@ def cluster_embeddings(
     # One thread: the order of k-means' sums, and so its result, must not depend on the machine.
     # Our own numbers need no checks, which take as long as k-means.
     unchecked = config_context(assume_finite=True, skip_parameter_validation=True)
-    with unchecked, _libraries().limit(limits=1), warnings.catch_warnings():
+    # Squares of scores beyond 1e150, which only damaged models have, overflow.
+    overflowing = np.errstate(over="ignore", invalid="ignore")
+    with unchecked, overflowing, _libraries().limit(limits=1), warnings.catch_warnings():
         # Points that differ in the last bit only make fewer clusters, which is all right.
         warnings.simplefilter("ignore", ConvergenceWarning)
         # Else scikit-learn's defaults, as the paper uses them.
