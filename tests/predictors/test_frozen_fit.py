@@ -1,5 +1,6 @@
 """Laws of a fit: nothing outside changes it, and it is replaced whole or not at all."""
 
+import inspect
 import itertools
 import sys
 
@@ -114,13 +115,19 @@ class Interruption(BaseException):
     """As Ctrl-C: no code of ours catches it."""
 
 
+def is_step(frame, event):
+    """Whether a function of ours is called; a generator may be closed, where errors are lost."""
+    code = frame.f_code
+    is_generator = bool(code.co_flags & inspect.CO_GENERATOR)
+    return event == "call" and "/evencover/" in code.co_filename and not is_generator
+
+
 def interrupted(function, step):
     """Raise at the call number `step` of a function of ours; return whether there are as many."""
     calls = itertools.count()
 
     def raise_at_step(frame, event, argument):
-        is_ours = "/evencover/" in frame.f_code.co_filename
-        if event == "call" and is_ours and next(calls) == step:
+        if is_step(frame, event) and next(calls) == step:
             raise Interruption
 
     sys.setprofile(raise_at_step)
@@ -169,7 +176,7 @@ def count_steps(function):
 
     def count(frame, event, argument):
         nonlocal n_steps
-        n_steps += event == "call" and "/evencover/" in frame.f_code.co_filename
+        n_steps += is_step(frame, event)
 
     sys.setprofile(count)
     try:
