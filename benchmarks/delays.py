@@ -31,7 +31,7 @@ LEVEL, TARGET, EARLIER, SEED = 0.05, 0.88, 0.92, 7
 AFTER, FALLS, MOST = (0, 200, 1000, 5000), (0.7, 0.8), 3000
 LENGTH = AFTER[-1] + MOST
 CLASSES = 500  # of a monitor that tests all of them
-EVERY = 25  # labels between looks at the score shift, whose bets take longer
+EVERY = 10  # labels between looks at the score shift, whose bets take longer
 
 # Run by the peer's own Python: the first label at which each stream is in alarm, from one on.
 MAPIE = """
@@ -87,7 +87,7 @@ def of_blocks(hits: np.ndarray, blocks: np.ndarray, urn: tuple[int, int] | None 
 
 
 def score_shift(hits: np.ndarray, start: int, fallen: float) -> np.ndarray:
-    """The same for the shift since 200 calibration examples, at every 25th label."""
+    """The same for the shift since 200 calibration examples, at every tenth label."""
     blocks, n = block_of(np.arange(hits.shape[1])), 200
     urn = -(-9 * (n + 1) // 10), n
     alarms = np.zeros((len(hits), hits.shape[1] - start), dtype=bool)
