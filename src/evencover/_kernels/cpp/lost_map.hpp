@@ -2,6 +2,7 @@
 // message first.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -20,6 +21,8 @@ inline std::string& last_words() {
 
 // Uses only functions that are safe in a signal handler.
 inline void end_with_last_words(int) {
+    static std::atomic_flag is_ending = ATOMIC_FLAG_INIT;
+    while (is_ending.test_and_set()) pause();  // another thread prints them and ends the process
     const std::string& words = last_words();
     const ssize_t written = write(2, words.data(), words.size());
     _exit(written < 0 ? 1 : 2);
