@@ -329,7 +329,9 @@ class Comparison:
             f"{names[y]} {before[y]:.0%} -> {after[y]:.0%}".replace(" ", NO_BREAK) for y in worst
         ]
         more = f", and {len(classes) - len(worst)} more" if len(classes) > len(worst) else ""
-        return [f"Undercovered by {other.name}: {', '.join(changes)}{more}."] if changes else []
+        when = " in most splits" if self.n_splits > 1 else ""
+        text = f"Undercovered by {other.name}{when}: {', '.join(changes)}{more}."
+        return [text] if changes else []
 
     # ---- ways to read it ---------------------------------------------------------------------
 
