@@ -48,19 +48,23 @@ def json_body(rows: np.ndarray) -> bytes:
 
 def tensor_body(rows: np.ndarray) -> tuple[bytes, str]:
     """Encode many rows with ids for the Open Inference Protocol; also return its header."""
-    ids = np.arange(len(rows))
+    texts = [str(row).encode() for row in range(len(rows))]
+    ids = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
     inputs = [
         {
             "name": name,
-            "shape": list(values.shape),
+            "shape": list(shape),
             "datatype": datatype,
-            "parameters": {"binary_data_size": values.nbytes},
+            "parameters": {"binary_data_size": size},
         }
-        for name, values, datatype in (("probabilities", rows, "FP32"), ("ids", ids, "INT64"))
+        for name, shape, datatype, size in (
+            ("probabilities", rows.shape, "FP32", rows.nbytes),
+            ("ids", rows.shape[:1], "BYTES", len(ids)),
+        )
     ]
     outputs = [{"name": name, "parameters": {"binary_data": True}} for name in ("sizes", "classes")]
     head = json.dumps({"inputs": inputs, "outputs": outputs}).encode()
-    body = head + rows.tobytes() + ids.tobytes()
+    body = head + rows.tobytes() + ids
     return body, f"Inference-Header-Content-Length: {len(head)}\r\n"
 
 
@@ -326,7 +330,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=8000)
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--labels", type=int, default=100_000)
+    parser.add_argument("--labels", type=int, default=10_000)
     options = parser.parse_args()
     found = measure(options.requests)
     watched = measure_monitor(options.labels)

@@ -219,7 +219,7 @@ BENCHMARKS = {
     "cluster": Benchmark("benchmarks.cluster", "", "--rows 100000 --repetitions 1", cluster),
     "serving": Benchmark(
         "benchmarks.serving",
-        "--requests 4000 --labels 20000",
+        "--requests 4000 --labels 5000",
         "--requests 200 --labels 200",
         serving,
     ),
