@@ -160,6 +160,8 @@ def cluster() -> None:
 def serving() -> None:
     """List requests per second and the processor time of one request."""
     results = read("serving")
+    if any(one["errors"] for one in results["sets"]):
+        sys.exit("requests failed: see .cache/bench/results/serving.md")
     rows = [
         [
             one["request"],
