@@ -190,11 +190,6 @@ class TopK:
         """Return whether each row lists its class of these (N,)."""
         return self.pick(np.ones(self.size, dtype=bool), classes, False)
 
-    def by_class(self) -> tuple[TopK, IntArray]:
-        """Return the rows with their classes in order, and the order of the entries."""
-        order = np.lexsort((self.classes, self.row_of_entry))
-        return self._with(self.starts, self.classes[order], self.values[order]), order
-
     def tobytes(self) -> bytes:
         """Return the bytes of the arrays."""
         return self.starts.tobytes() + self.classes.tobytes() + self.values.tobytes()
@@ -226,16 +221,18 @@ class TopK:
         entries[self.row_of_entry[top]] = top
         return entries
 
-    def every(self, step: int) -> Array:
-        """Return the matrix (N, D) of every `step`-th class, with 0 where it is not listed."""
+    def every(self, step: int, missing: Any = 0) -> Array:
+        """Return the matrix (N, D) of every `step`-th class, `missing` where it is not listed."""
         dense = np.zeros((len(self), -(-self.n_classes // step)), dtype=self.dtype)
+        if missing:  # zeros take no time before they are read
+            dense.fill(missing)
         chosen = self.classes % step == 0
         dense[self.row_of_entry[chosen], self.classes[chosen] // step] = self.values[chosen]
         return dense
 
-    def to_dense(self) -> Array:
-        """Return the matrix (N, K), with 0 for classes that are not listed."""
-        return self.every(1)
+    def to_dense(self, missing: Any = 0) -> Array:
+        """Return the matrix (N, K), with `missing` for classes that are not listed."""
+        return self.every(1, missing)
 
     def renumbered(
         self, new: IntArray, n_classes: int, class_names: Sequence[str] | None = None
@@ -285,6 +282,11 @@ def concatenate_rows(parts: Sequence[Any]) -> Any:
 def numbers_per_row(rows: Any) -> int:
     """Return how many numbers a row has: K or, of top-k rows, the mean."""
     return rows.size // len(rows) if isinstance(rows, TopK) and len(rows) else rows.shape[1]
+
+
+def most_numbers_per_row(rows: Any) -> int:
+    """Return how many numbers the longest row has: K or, of top-k rows, at most that."""
+    return int(np.diff(rows.starts).max(initial=0)) if isinstance(rows, TopK) else rows.shape[1]
 
 
 def _flat(rows: Any, name: str, starts: IntArray | None = None) -> tuple[IntArray, Array]:
