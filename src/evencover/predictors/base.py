@@ -432,8 +432,9 @@ class BasePredictor:
         where_listed = " where a row lists them" if fit.rows.is_listed else ""
         if fit.rows.is_listed and fit.recall is not None:
             target = float(1 - fit.alpha.typical)
-            if fit.recall.is_below(target):
-                warn_caller(fit.recall.warning(target))
+            warning = fit.recall.warning(target)
+            if warning is not None:
+                warn_caller(warning)
         if fit.thresholds.rank_limit is None:
             n_few = int((np.isinf(fit.thresholds.upper) & ~is_absent).sum())
             if n_few:
