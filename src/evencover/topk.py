@@ -56,18 +56,18 @@ class TopK:
         starts, listed = _flat(classes, "classes")
         lengths, values = _flat(probabilities, "probabilities", starts)
         if starts is not lengths and not np.array_equal(starts, lengths):
-            row = _first_difference(starts, lengths)
+            n = min(len(starts), len(lengths))
+            row = int(np.append(starts[:n] == lengths[:n], False).argmin()) - 1
             raise InputError(
                 "'classes' and 'probabilities' must have the same shape. They differ in row "
                 f"{row} of the top-k rows."
             )
-        names = None if class_names is None else [str(name) for name in class_names]
         if listed.dtype.kind in "UOT" and len(listed):
-            listed = _indices(listed, names, starts)
-        n_classes = n_classes if names is None else len(names)
+            listed = _indices(listed, class_names, starts)
+        n_classes = n_classes if class_names is None else len(class_names)
         if n_classes is None:
             raise InputError("'n_classes' of TopK must be the number of classes. Got none.")
-        self._set(starts, listed, values, int(n_classes), names)
+        self._set(starts, listed, values, int(n_classes), class_names)
 
     @classmethod
     def from_csr(
@@ -89,14 +89,6 @@ class TopK:
         """Use a SciPy sparse matrix or array (N, K); stored zeros are listed."""
         matrix = matrix.tocsr()
         return cls.from_csr(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[TopK]) -> TopK:
-        """Concatenate rows of the same classes."""
-        sizes = np.concatenate([np.diff(part.starts) for part in parts])
-        classes = np.concatenate([part.classes for part in parts])
-        values = np.concatenate([part.values for part in parts])
-        return parts[0]._with(np.concatenate([[0], np.cumsum(sizes)]), classes, values)
 
     def _set(
         self, starts: IntArray, classes: Array, values: Array, n_classes: int, names: Any
@@ -190,19 +182,9 @@ class TopK:
         """Return whether each row lists its class of these (N,)."""
         return self.pick(np.ones(self.size, dtype=bool), classes, False)
 
-    def by_class(self) -> tuple[TopK, IntArray]:
-        """Return the rows with their classes in order, and the order of the entries."""
-        order = np.lexsort((self.classes, self.row_of_entry))
-        return self._with(self.starts, self.classes[order], self.values[order]), order
-
     def tobytes(self) -> bytes:
         """Return the bytes of the arrays."""
         return self.starts.tobytes() + self.classes.tobytes() + self.values.tobytes()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every row lists every class."""
-        return self.size == len(self) * self.n_classes
 
     def ravel(self) -> Array:
         """Return the numbers of all rows."""
@@ -226,16 +208,18 @@ class TopK:
         entries[self.row_of_entry[top]] = top
         return entries
 
-    def every(self, step: int) -> Array:
-        """Return the matrix (N, D) of every `step`-th class, with 0 where it is not listed."""
+    def every(self, step: int, missing: Any = 0) -> Array:
+        """Return the matrix (N, D) of every `step`-th class, `missing` where it is not listed."""
         dense = np.zeros((len(self), -(-self.n_classes // step)), dtype=self.dtype)
+        if missing:  # zeros take no time before they are read
+            dense.fill(missing)
         chosen = self.classes % step == 0
         dense[self.row_of_entry[chosen], self.classes[chosen] // step] = self.values[chosen]
         return dense
 
-    def to_dense(self) -> Array:
-        """Return the matrix (N, K), with 0 for classes that are not listed."""
-        return self.every(1)
+    def to_dense(self, missing: Any = 0) -> Array:
+        """Return the matrix (N, K), with `missing` for classes that are not listed."""
+        return self.every(1, missing)
 
     def renumbered(
         self, new: IntArray, n_classes: int, class_names: Sequence[str] | None = None
@@ -270,21 +254,24 @@ def raise_listed_logits() -> NoReturn:
     )
 
 
-def as_csr(rows: TopK, values: Array) -> Any:
-    """Return values of the listed classes as a SciPy array (N, K)."""
-    from scipy.sparse import csr_array
-
-    return csr_array((values, rows.classes, rows.starts), shape=rows.shape)
-
-
 def concatenate_rows(parts: Sequence[Any]) -> Any:
-    """Concatenate matrices of rows, or top-k rows."""
-    return TopK.concatenate(parts) if isinstance(parts[0], TopK) else np.concatenate(parts)
+    """Concatenate matrices of rows, or top-k rows of the same classes."""
+    if not isinstance(parts[0], TopK):
+        return np.concatenate(parts)
+    sizes = np.concatenate([np.diff(part.starts) for part in parts])
+    classes = np.concatenate([part.classes for part in parts])
+    values = np.concatenate([part.values for part in parts])
+    return parts[0]._with(np.append(0, np.cumsum(sizes)), classes, values)
 
 
 def numbers_per_row(rows: Any) -> int:
     """Return how many numbers a row has: K or, of top-k rows, the mean."""
     return rows.size // len(rows) if isinstance(rows, TopK) and len(rows) else rows.shape[1]
+
+
+def most_numbers_per_row(rows: Any) -> int:
+    """Return how many numbers the longest row has: K or, of top-k rows, at most that."""
+    return int(np.diff(rows.starts).max(initial=0)) if isinstance(rows, TopK) else rows.shape[1]
 
 
 def _flat(rows: Any, name: str, starts: IntArray | None = None) -> tuple[IntArray, Array]:
@@ -311,7 +298,7 @@ def _flat(rows: Any, name: str, starts: IntArray | None = None) -> tuple[IntArra
 def _indices(names: Array, class_names: Sequence[str] | None, starts: IntArray) -> IntArray:
     if class_names is None:
         raise InputError("'class_names' of TopK must be given for classes by name. Got none.")
-    index = {name: place for place, name in enumerate(class_names)}
+    index = {str(name): place for place, name in enumerate(class_names)}
     listed = [index.get(str(name), -1) for name in names.tolist()]
     if -1 in listed:
         bad = listed.index(-1)
@@ -333,12 +320,10 @@ def _check_starts(starts: IntArray, n_classes: int, n_values: int) -> None:
             "'starts' of TopK must not decrease. Got "
             f"{starts[row]} and then {starts[row + 1]} in row {row} of the top-k rows."
         )
-    n_entries = min(n_classes, n_values)
     if not n_classes == n_values == starts[-1]:
-        row = _row_of(starts, n_entries)
-        reach = (
-            f"; row {row} of the top-k rows reaches beyond these" if row < len(starts) - 1 else ""
-        )
+        row = _row_of(starts, min(n_classes, n_values))
+        is_row = row < len(starts) - 1
+        reach = f"; row {row} of the top-k rows reaches beyond these" if is_row else ""
         raise InputError(
             "'classes' and 'probabilities' of TopK must have as many entries as all rows. Got "
             f"{n_classes} classes and {n_values} probabilities for {starts[-1]} entries{reach}."
@@ -347,9 +332,3 @@ def _check_starts(starts: IntArray, n_classes: int, n_values: int) -> None:
 
 def _row_of(starts: IntArray, entry: int) -> int:
     return int(np.searchsorted(starts, entry, side="right")) - 1
-
-
-def _first_difference(starts: IntArray, others: IntArray) -> int:
-    n = min(len(starts), len(others))
-    differs = np.flatnonzero(np.diff(starts[:n]) != np.diff(others[:n]))
-    return int(differs[0]) if len(differs) else n - 1

@@ -93,7 +93,7 @@ def test_rows_that_list_every_class_are_the_whole_rows():
         formula = score.base.kernel
         scores = reference.score_matrix(formula, rows, draws, **PLAIN)
         entries = _kernels.score_entries(formula, every, draws, **PLAIN)[0]
-        assert_same([entries[every.by_class()[1]]], [scores.ravel()])
+        assert_same([entries[np.lexsort((every.classes, every.row_of_entry))]], [scores.ravel()])
         for name in ("true_label_scores", "prediction_sets", "set_coverage"):
             given = (score, rows, draws, labels, thresholds, True)
             arguments, options = arguments_of(name, *given)

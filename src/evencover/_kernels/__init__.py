@@ -44,9 +44,9 @@ _chosen = _choose(os.environ.get("EVENCOVER_KERNELS", "").strip().lower())
 def _for_any_rows(name: str) -> Any:
     """Return the kernel; for rows of which only some classes are listed, that of `listed`."""
     kernel = getattr(_chosen, name, None)
-    if name not in listed.__all__:
+    for_listed = getattr(_chosen, f"listed_{name}", getattr(listed, name, None))
+    if for_listed is None:
         return kernel
-    for_listed = getattr(_chosen, f"listed_{name}", getattr(listed, name))
 
     @wraps(for_listed)
     def chosen(*arguments: Any, **options: Any) -> Any:

@@ -23,6 +23,7 @@ from evencover._kernels.types import (
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.rounding import judge_sums, warn_of_rounded_sums
 from evencover.sizes import at_once
+from evencover.topk import most_numbers_per_row
 
 __all__ = [
     "NAME",
@@ -180,7 +181,7 @@ def probabilities(rows: Array, *, logits: bool) -> FloatArray:
             total = fixed_point(p).sum(axis=1) / FIXED_POINT
             wraps = ~(p.sum(axis=1) < 2)  # 4097 ones sum to 1 modulo 64 bits
             explained, rounded = judge_sums(np.abs(total - 1), rows)
-        _reject_rows(~(in_range & explained) | wraps)
+        reject_rows(~(in_range & explained) | wraps)
         if len(rounded):
             warn_of_rounded_sums()
             p = p.copy()
@@ -188,7 +189,7 @@ def probabilities(rows: Array, *, logits: bool) -> FloatArray:
         return p
     top = p.max(axis=1, keepdims=True)
     # NaN and +inf spread to the maximum; -inf is a masked class.
-    _reject_rows(~np.isfinite(top[:, 0]))
+    reject_rows(~np.isfinite(top[:, 0]))
     e = exp_nonpositive(p - top)
     scale = 2.0 ** (62 - n_classes.bit_length())  # the sum of K values <= scale fits 63 bits
     total = np.rint(e * scale).astype(np.int64).sum(axis=1)
@@ -207,7 +208,8 @@ def checked_rows(rows: Array) -> FloatArray:
     return result
 
 
-def _reject_rows(bad: Array) -> None:
+def reject_rows(bad: Array) -> None:
+    """Raise for the first bad row."""
     if bad.any():
         raise BadRow(int(bad.argmax()))
 
@@ -256,8 +258,8 @@ def in_slices(kernel: Kernel) -> Kernel:
         bound = signature.bind(*arguments, **options)
         per_row = {name: bound.arguments[name] for name in PER_ROW & bound.arguments.keys()}
         draws = bound.arguments.get("draws")
-        n_rows, n_classes = per_row["rows"].shape
-        step = max(1, SLICE_ELEMENTS // max(1, n_classes))
+        n_rows, width = len(per_row["rows"]), most_numbers_per_row(per_row["rows"])
+        step = max(1, SLICE_ELEMENTS // max(1, width))
         parts = []
         for start in range(0, max(1, n_rows), step):
             bound.arguments.update({n: v[start : start + step] for n, v in per_row.items()})

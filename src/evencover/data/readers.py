@@ -54,7 +54,7 @@ class ArrayReader(Reader):
     @property
     def is_censored(self) -> bool:
         """Whether rows lack classes."""
-        return self.is_listed and not self.rows.is_whole
+        return self.is_listed and self.rows.size < len(self.rows) * self.rows.n_classes
 
     def row_blocks(self) -> Iterator[RawBlock]:
         """Split the array."""

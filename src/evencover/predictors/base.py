@@ -56,7 +56,7 @@ from evencover.quantiles import (
 from evencover.scores import Score, make_score
 from evencover.sets import PredictionSets
 from evencover.sizes import at_once
-from evencover.topk import TopK, as_csr
+from evencover.topk import TopK
 from evencover.validation import (
     FLOAT_TYPES,
     Check,
@@ -432,8 +432,9 @@ class BasePredictor:
         where_listed = " where a row lists them" if fit.rows.is_listed else ""
         if fit.rows.is_listed and fit.recall is not None:
             target = float(1 - fit.alpha.typical)
-            if fit.recall.is_below(target):
-                warn_caller(fit.recall.warning(target))
+            warning = fit.recall.warning(target)
+            if warning is not None:
+                warn_caller(warning)
         if fit.thresholds.rank_limit is None:
             n_few = int((np.isinf(fit.thresholds.upper) & ~is_absent).sum())
             if n_few:
@@ -736,9 +737,12 @@ class BasePredictor:
         if not isinstance(rows, TopK):
             scores = scoring.matrix(block, draws)
             return self._p_values(scores, np.arange(self.n_classes_), own_share[:, None])
+        from scipy.sparse import csr_array
+
         # The entries of all rows are one row of the classes that they list.
         scores, own_share = scoring.entries(block, draws)[0], own_share[rows.row_of_entry]
-        return as_csr(rows, self._p_values(scores[None], rows.classes, own_share[None])[0])
+        p_values = self._p_values(scores[None], rows.classes, own_share[None])[0]
+        return csr_array((p_values, rows.classes, rows.starts), shape=rows.shape)
 
     def evaluate(
         self,

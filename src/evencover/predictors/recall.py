@@ -28,10 +28,6 @@ class RecallAtK(NamedTuple):
         low, high = clopper_pearson(n_listed, n).tolist()
         return n_listed / n if n else np.nan, low, high
 
-    def is_below(self, target: float) -> bool:
-        """Return whether recall is significantly below a target, so that no method reaches it."""
-        return self.interval()[2] < target
-
     def limited(self, guarantees: FloatArray) -> FloatArray:
         """Return the guarantees (K,) that hold for labels that may not be listed.
 
@@ -44,8 +40,7 @@ class RecallAtK(NamedTuple):
 
         n, low = self.counts, clopper_pearson(self.listed, self.counts, 0.9)[:, 0]
         ranks = np.ceil(guarantees * (n + 1) - 1e-9)
-        is_infinite = np.where(ranks > n, 1.0, bdtr(np.clip(ranks - 1, 0, n), n, low))
-        is_infinite = np.where(ranks < 1, 0.0, is_infinite)
+        is_infinite = np.where(ranks < 1, 0.0, bdtr(np.clip(ranks - 1, 0, n), n, low))
         return np.maximum(guarantees - (1 - low) * is_infinite, 0.0)
 
     @property
@@ -66,8 +61,10 @@ class RecallAtK(NamedTuple):
             )
         return text
 
-    def warning(self, target: float) -> str:
-        """Warn of a recall below the target."""
+    def warning(self, target: float) -> str | None:
+        """Warn if recall is significantly below a target, so that no method reaches it."""
+        if self.interval()[2] >= target:
+            return None
         return (
             f"Recall at k is {_percent(*self.interval())}, below the target of {target:.1%}: no "
             "method can cover labels that are not listed. Use a larger k."
