@@ -240,18 +240,18 @@ def _no_entry(location: Location, row: int, found: Any) -> InputError:
 
 def _read_csv(location: Location) -> Listed | None:
     """Read the columns label_0, prob_0, ... of timm."""
-    pa = import_pyarrow()
-    import pyarrow.csv as arrow_csv
-
-    parsing = arrow_csv.ParseOptions(delimiter="\t" if location.suffix.lower() == ".tsv" else ",")
+    separator = "\t" if location.suffix.lower() == ".tsv" else ","
     with location.open("rb") as file:
         header = file.readline().decode("utf-8-sig")
-    names = next(csv.reader([header], delimiter=parsing.delimiter), [])
+    names = next(csv.reader([header], delimiter=separator), [])
     ranked = _ranked_columns(names, location)
     if ranked is None:
         return None
+    pa = import_pyarrow()
+    import pyarrow.csv as arrow_csv
 
     def read(types: dict[str, Any]) -> Any:
+        parsing = arrow_csv.ParseOptions(delimiter=separator)
         options = arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=True)
         with location.open("rb") as file:
             return arrow_csv.read_csv(file, parse_options=parsing, convert_options=options)
