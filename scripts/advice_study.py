@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from itertools import product
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,9 +91,9 @@ def summary(found: dict[str, list[Advised]]) -> str:
     """Count the draws without regret, and name the largest regret."""
     draws = [one for each in found.values() for one in each]
     best = sum(one.regret == 0 for one in draws)
-    worst = max(one.regret / one.best for one in draws)
+    worst = ceil(1000 * max(one.regret / one.best for one in draws)) / 10
     usual = sum(one.name == "pooled + softmax" for one in draws)
-    others = "" if best == len(draws) else f", and was at most {worst:.0%} above it otherwise"
+    others = "" if best == len(draws) else f", and was at most {worst:.1f}% above it otherwise"
     return (
         f"On {len(found)} data sets with {len(draws) // len(found)} draws each, the recommendation "
         f"had the lowest cost on held-out data in {best} of {len(draws)} draws{others}. It\nwas "
