@@ -8,7 +8,7 @@ import numpy as np
 import oracle
 import pytest
 from depth import IS_DEEP
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evencover import InputError, quantiles
@@ -18,6 +18,7 @@ from evencover.quantiles import (
     conformal_rank,
     conformal_ranks,
     exact_fraction,
+    select,
 )
 
 WRITTEN_AND_MEANT = [
@@ -85,6 +86,26 @@ def test_any_simple_fraction_is_recognised(n, denominator, data):
 def test_quantile_is_the_papers_definition(scores, alpha):
     meant = Fraction(str(alpha))
     assert conformal_quantile(scores, alpha) == oracle.conformal_quantile(scores, meant)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from([0.5, np.inf]) | st.floats(-1, 1), min_size=1), st.data())
+def test_selected_values_are_those_of_the_sorted_order(monkeypatch, values, data):
+    """In any order of the values, also one in which a sample of them misleads."""
+    monkeypatch.setattr(quantiles, "MANY_VALUES", data.draw(st.sampled_from([1, 10**9])))
+    monkeypatch.setattr(quantiles, "ONE_VALUE_IN", data.draw(st.integers(1, 3)))
+    monkeypatch.setattr(quantiles, "isqrt", lambda n: data.draw(st.integers(0, 2)))
+    places = np.array(data.draw(st.lists(st.integers(0, len(values) - 1))), dtype=int)
+    assert select(np.array(values), places).tolist() == np.sort(values)[places].tolist()
+
+
+def test_a_rank_of_many_scores_is_selected_from_those_near_it():
+    scores = np.random.default_rng(0).permutation(np.repeat(np.arange(50_000.0), 4))
+    grouped = GroupedScores.one(scores)
+    assert grouped.quantiles(0.1).tolist() == [45_000.0]
+    assert "scores" not in vars(grouped)
+    assert grouped.scores.tolist() == sorted(scores)
+    assert grouped.quantiles(0.1).tolist() == [45_000.0]
 
 
 @given(

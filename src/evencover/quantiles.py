@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import numbers
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
-from math import ceil, floor, log
+from functools import cached_property, lru_cache
+from math import ceil, floor, isqrt, log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +23,13 @@ from evencover._kernels import Thresholds as Thresholds
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
 from evencover.randomness import RandomStream, uniforms
+from evencover.sizes import at_once
 from evencover.validation import align_classes, by_class
 
 MOST_DIGITS = 400  # maximum digits of a number given as text; a float has fewer
 MOST_SHOWN = 3  # maximum values of alpha in a text
 GUARD_RISK = Fraction(1, 10)  # probability that a guard exceeds the quantile that it guards
+MANY_VALUES, ONE_VALUE_IN = at_once(1 << 16, 20), at_once(64, 2)  # see `select`
 DEFAULT = "default"  # key of the classes that an alpha by class does not name
 
 Alpha = float | str | Fraction | Decimal
@@ -323,17 +326,48 @@ def rank_within(groups: IntArray, n_groups: int) -> IntArray:
     return rank
 
 
-class GroupedScores(NamedTuple):
-    """Calibration scores sorted within groups: group g is ``scores[offsets[g]:offsets[g + 1]]``."""
+def select(values: FloatArray, places: IntArray) -> FloatArray:
+    """Return the values at some places of their sorted order, in a few passes instead of a sort.
 
-    scores: FloatArray
+    >>> select(np.array([0.3, 0.1, 0.2]), np.array([2, 0]))
+    array([0.3, 0.1])
+    """
+    if not len(places):
+        return values[places]
+    low, high = int(places.min()), int(places.max())
+    if len(values) >= MANY_VALUES:
+        # Between these values of a sample are the places, to four standard deviations.
+        some = np.sort(values[::ONE_VALUE_IN])
+        first = some[max(0, low // ONE_VALUE_IN - 2 * isqrt(len(some)))]
+        last = some[min(len(some) - 1, high // ONE_VALUE_IN + 2 * isqrt(len(some)))]
+        is_below = values < first
+        n_below, between = np.count_nonzero(is_below), values[~is_below & (values <= last)]
+        if n_below <= low and high < n_below + len(between):
+            values, places = between, places - n_below
+    return np.partition(values, np.unique(places))[places]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedScores:
+    """Calibration scores by group: group g has ``offsets[g]`` to ``offsets[g + 1]`` of them.
+
+    The scores of a single group may come in any order; a few ranks of them need no sort.
+    """
+
+    values: FloatArray
     offsets: IntArray
+    is_sorted: bool = True  #: within groups
+
+    @cached_property
+    def scores(self) -> FloatArray:
+        """The scores, sorted within groups."""
+        return self.values if self.is_sorted else np.sort(self.values)
 
     @classmethod
     def sort(cls, scores: FloatArray, groups: IntArray, n_groups: int) -> GroupedScores:
         """Sort scores within groups, leaving out group -1."""
         if n_groups == 1:
-            return cls.one(np.sort(scores[groups == 0]))
+            return cls.one(scores[groups == 0])
         order = np.argsort(scores)
         order = order[by_group(groups[order], n_groups)]
         counts = np.bincount(groups + 1, minlength=n_groups + 1)
@@ -341,8 +375,8 @@ class GroupedScores(NamedTuple):
 
     @classmethod
     def one(cls, scores: FloatArray) -> GroupedScores:
-        """Wrap sorted scores as one group."""
-        return cls(scores, np.array([0, len(scores)]))
+        """Wrap scores in any order as one group."""
+        return cls(scores, np.array([0, len(scores)]), is_sorted=False)
 
     def with_all(self, scores: FloatArray) -> GroupedScores:
         """Append a group of all scores (N,)."""
@@ -366,8 +400,10 @@ class GroupedScores(NamedTuple):
         groups = np.arange(len(self.counts)) if groups is None else groups
         groups, ranks = np.broadcast_arrays(groups, ranks)
         inside = (ranks >= 1) & (ranks <= self.counts[groups])
+        places = (self.offsets[groups] + ranks - 1)[inside]
+        is_sorted = self.is_sorted or "scores" in vars(self)
         values = np.where(ranks < 1, -np.inf, np.inf)
-        values[inside] = self.scores[(self.offsets[groups] + ranks - 1)[inside]]
+        values[inside] = self.scores[places] if is_sorted else select(self.values, places)
         return values
 
     def quantiles(self, alpha: Alpha) -> FloatArray:
@@ -456,7 +492,8 @@ class Groups(NamedTuple):
 
     def p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         """Compute p-values of scores (n, J) of rows as members of `classes` (J,)."""
-        return _kernels.p_values_of(scores, *self.scores, self.of_class[classes], own_share)
+        ordered, offsets = self.scores.scores, self.scores.offsets
+        return _kernels.p_values_of(scores, ordered, offsets, self.of_class[classes], own_share)
 
 
 def break_ties(

@@ -64,8 +64,9 @@ class GroupPredictor(BasePredictor):
         if scoring.score.base is not scoring.score or isinstance(block.rows, TopK):
             return super()._p_block(scoring, block)
         rows = (scoring.score.kernel, block.rows, scoring.draws(block, exact=self.exact))
+        calibration = (groups.scores.scores, groups.scores.offsets, groups.of_class)
         with scoring.checking(block):
-            return _kernels.p_values(*rows, *groups.scores, groups.of_class, logits=scoring.logits)
+            return _kernels.p_values(*rows, *calibration, logits=scoring.logits)
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         return self._groups.p_values(scores, classes, own_share)

@@ -156,7 +156,7 @@ class Pool:
 
     def level(self, classes: IntArray, places: IntArray) -> FloatArray:
         """Compute level_y(s) of scores at these places, as members of `classes`."""
-        n_rows, (_, offsets) = len(self.scores), self.own_groups
+        n_rows, offsets = len(self.scores), self.own_groups.offsets
         before = np.searchsorted(self.own_places, classes * (n_rows + 1) + places)
         before -= offsets[classes]
         n, guards = self.own_groups.counts[classes], self.guards[classes]
@@ -415,7 +415,8 @@ class PooledPredictor(BasePredictor):
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         pool = self._fitted.pool
         if self.strength == 0:
-            return _kernels.p_values_of(scores, *pool.own_groups, classes, own_share)
+            own = pool.own_groups
+            return _kernels.p_values_of(scores, own.scores, own.offsets, classes, own_share)
         places = np.searchsorted(pool.scores, scores)
         level = pool.level(np.broadcast_to(classes, scores.shape), places)
         return self._fitted.held_out.p_values(level, classes, own_share)
