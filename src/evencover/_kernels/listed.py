@@ -151,12 +151,12 @@ def _members(
 def prediction_sets(
     formula: Formula, rows: TopK, draws: Draws, thresholds: Thresholds, **options: Any
 ) -> tuple[IntArray, Array]:
-    """Return set sizes, and the classes of all sets, the most probable first."""
+    """Return the boundaries of the rows' classes, and these, the most probable first."""
     [inside] = _members(formula, rows, draws, [thresholds], **options)
     entries = np.flatnonzero(inside)
     row_of_member = rows.row_of_entry[entries]
     order = np.lexsort((rows.classes[entries], -rows.values[entries], row_of_member))
-    return np.bincount(row_of_member, minlength=len(rows)), rows.classes[entries[order]]
+    return np.searchsorted(row_of_member, np.arange(len(rows) + 1)), rows.classes[entries[order]]
 
 
 def set_coverage(

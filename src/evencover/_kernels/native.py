@@ -37,6 +37,12 @@ def random_bits(seed: int, use: int, ids: Array) -> Array:
     return _native.random_bits(INSTRUCTION_SET, seed, use, np.asarray(ids, np.uint64))
 
 
+def sample_labels(
+    labels: IntArray, start: int, is_sampled: Array, largest: int, stride: int
+) -> tuple[int, IntArray, IntArray, Array]:
+    return _native.sample_labels(INSTRUCTION_SET, labels, start, is_sampled, largest, stride)
+
+
 def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
     return reference.to_unit_interval(random_bits(seed, use, ids))
 
@@ -112,8 +118,7 @@ def score_matrix(given: _Given) -> FloatArray:
 def prediction_sets(
     given: _Given, thresholds: Thresholds, *, keep_top: bool
 ) -> tuple[IntArray, Array]:
-    starts, classes = given.call("prediction_sets", _native.Thresholds(*thresholds), keep_top)
-    return np.diff(starts), classes
+    return given.call("prediction_sets", _native.Thresholds(*thresholds), keep_top)
 
 
 @_in_cpp

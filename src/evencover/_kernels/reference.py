@@ -36,6 +36,7 @@ __all__ = [
     "ready_sets",
     "row_keys",
     "row_numbers",
+    "sample_labels",
     "score_matrix",
     "set_coverage",
     "set_sizes",
@@ -124,6 +125,24 @@ def mixed(x: Array) -> Array:
     x *= np.uint64(0x94D049BB133111EB)
     x ^= np.right_shift(x, np.uint64(31), out=shifted)
     return x
+
+
+def sample_labels(
+    labels: IntArray, start: int, is_sampled: Array, largest: int, stride: int
+) -> tuple[int, IntArray, IntArray, Array]:
+    """Hash each label (n,) with its index, from `start` on.
+
+    Return the sum of the hashes, modulo 2**64; the rows whose class `is_sampled` (K,); and the rows
+    of every `stride`-th class with a hash of at most `largest`, with their hashes. Labels that are
+    not among the classes are in neither sample.
+    """
+    n_classes = len(is_sampled)
+    keys = np.arange(start, start + len(labels), dtype=np.uint64) * np.uint64(n_classes)
+    hashes = mixed(keys + labels.astype(np.uint64))
+    of_classes = np.flatnonzero(np.append(is_sampled, False)[labels])
+    is_drawn = (hashes <= np.uint64(largest)) & (labels % stride == 0) & (labels < n_classes)
+    drawn = np.flatnonzero(is_drawn)
+    return int(hashes.sum(dtype=np.uint64)), of_classes, drawn, hashes[drawn]
 
 
 def row_keys(rows: Array, draws: Draws) -> Array:
@@ -311,8 +330,20 @@ def rank_matrix(rows: Array, **options: Any) -> IntArray:
     return positions(probabilities(rows, **options))[1]
 
 
-@in_slices
 def prediction_sets(
+    formula: Formula, rows: Array, draws: Draws, thresholds: Thresholds, **options: Any
+) -> tuple[IntArray, Array]:
+    """Return the boundaries of the rows' classes (n + 1,), and the classes of all sets (int32).
+
+    `is_member` defines the sets. With `keep_top`, each also contains the row's most probable
+    class. Classes are ordered by decreasing probability, ties by class index.
+    """
+    sizes, classes = _sized_sets(formula, rows, draws, thresholds, **options)
+    return np.append(0, np.cumsum(sizes)), classes
+
+
+@in_slices
+def _sized_sets(
     formula: Formula,
     rows: Array,
     draws: Draws,
@@ -321,11 +352,7 @@ def prediction_sets(
     keep_top: bool,
     **options: Any,
 ) -> tuple[IntArray, Array]:
-    """Return set sizes (n,), and the classes of all sets, concatenated (int32).
-
-    `is_member` defines the sets. With `keep_top`, each also contains the row's most probable
-    class. Classes are ordered by decreasing probability, ties by class index.
-    """
+    """Return set sizes (n,), and the classes of all sets."""
     mask = _sets(formula, rows, draws, thresholds, keep_top, **options)
     places, classes = np.nonzero(mask)
     order = np.lexsort((-rows[places, classes], places))
@@ -356,8 +383,7 @@ def ready_sets(formula: Formula, draws: Draws, thresholds: Thresholds, **options
 
     def sets(rows: Array, ids: Array | None) -> tuple[IntArray, Array]:
         own = draws if ids is None else draws._replace(ids=ids)
-        sizes, classes = prediction_sets(formula, rows, own, thresholds, **options)
-        return np.concatenate([[0], np.cumsum(sizes)]), classes
+        return prediction_sets(formula, rows, own, thresholds, **options)
 
     return sets
 

@@ -243,11 +243,9 @@ class SetRule:
         """Compute the prediction set of each row, the most probable class first."""
         kernel, draws = self.scoring.score.base.kernel, self._draws(block)
         with self.scoring.checking(block):
-            sizes, classes = _kernels.prediction_sets(
+            starts, classes = _kernels.prediction_sets(
                 kernel, block.rows, draws, self.thresholds, **self._options
             )
-            starts = np.zeros(len(sizes) + 1, dtype=np.int64)
-            np.cumsum(sizes, out=starts[1:])
             return self._with_accepted(starts, classes, block.rows)
 
     def coverage(self, block: Block, appearances: IntArray | None = None) -> Coverage:

@@ -17,4 +17,22 @@ inline simde__m512 emulated_maskz_loadu_ps(simde__mmask16 kept, const float* at)
 }
 #define _mm512_maskz_loadu_ps emulated_maskz_loadu_ps
 
+inline simde__m512i emulated_mask_loadu_epi32(simde__m512i others, simde__mmask16 kept, const void* at) {
+    int32_t lanes[16];
+    simde_mm512_storeu_si512(lanes, others);
+    for (int lane = 0; lane < 16; ++lane) {
+        if (kept >> lane & 1) lanes[lane] = static_cast<const int32_t*>(at)[lane];
+    }
+    return simde_mm512_loadu_si512(lanes);
+}
+#define _mm512_mask_loadu_epi32 emulated_mask_loadu_epi32
+
+inline float emulated_reduce_add_ps(simde__m512 values) {
+    float lanes[16], sum = 0;
+    simde_mm512_storeu_ps(lanes, values);
+    for (float lane : lanes) sum += lane;
+    return sum;
+}
+#define _mm512_reduce_add_ps emulated_reduce_add_ps
+
 #define __AVX512F__ 1

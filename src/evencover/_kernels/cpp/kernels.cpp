@@ -10,6 +10,28 @@ EVENCOVER_BEGIN
 
 namespace {
 
+void sample_labels(LabelSample& sample) {
+    constexpr int64_t step = 256;
+    uint64_t hashes[step];
+    const auto n_classes = static_cast<uint64_t>(sample.n_classes);
+    for (int64_t first = 0; first < sample.n; first += step) {
+        const int64_t n = std::min(step, sample.n - first);
+        const int64_t* const labels = sample.labels + first;
+        for (int64_t i = 0; i < n; ++i) {
+            const uint64_t place = sample.start + static_cast<uint64_t>(first + i);
+            hashes[i] = mixed(place * n_classes + static_cast<uint64_t>(labels[i]));
+            sample.total += hashes[i];
+        }
+        for (int64_t i = 0; i < n; ++i) {
+            if (labels[i] == sample.n_classes) continue;
+            if (sample.is_sampled[labels[i]]) sample.of_classes[sample.n_of_classes++] = first + i;
+            if (hashes[i] > sample.largest || labels[i] % sample.stride) continue;
+            sample.drawn[sample.n_drawn] = first + i;
+            sample.hashes[sample.n_drawn++] = hashes[i];
+        }
+    }
+}
+
 void row_keys(const Rows& rows, const Draws& draws, uint64_t* result) {
     RowKeys keys(rows, draws);
     for (int64_t i = 0; i < rows.n_rows; ++i) result[i] = keys.of(i);
@@ -38,7 +60,7 @@ int64_t true_label_scores(const Rows& rows, const Score& score, const Draws& dra
 
 }  // namespace
 
-const Kernels kernels = {random_bits,     row_keys,     true_label_scores, score_matrix,
+const Kernels kernels = {random_bits,     sample_labels, row_keys,          true_label_scores, score_matrix,
                          prediction_sets, set_coverage, set_sizes,         p_values,
                          counts_within,   shortfalls,   listed_label_scores, listed_scores,
                          listed_sets,     listed_coverage};

@@ -127,12 +127,31 @@ struct Shortfalls {
     int64_t n_classes;
 };
 
+// Labels whose hashes with their indices, from `start` on, are summed, and rows that they select: those
+// of sampled classes and, of every `stride`-th class, those with a hash of at most `largest`.
+struct LabelSample {
+    const int64_t* labels;  // n_classes if unknown
+    int64_t n;
+    uint64_t start;
+    const bool* is_sampled;  // (n_classes)
+    int64_t n_classes;
+    uint64_t largest;
+    int64_t stride;
+    // The results; the arrays have room for all rows.
+    uint64_t total = 0;
+    int64_t n_of_classes = 0, n_drawn = 0;
+    int64_t* of_classes = nullptr;
+    int64_t* drawn = nullptr;
+    uint64_t* hashes = nullptr;
+};
+
 constexpr int64_t all_good = -1;
 
 // Functions that score rows return the first bad row, or `all_good`.
 struct Kernels {
     void (*random_bits)(uint64_t seed, uint64_t use, const uint64_t* ids, int64_t n,
                         uint64_t* result);
+    void (*sample_labels)(LabelSample&);
     void (*row_keys)(const Rows&, const Draws&, uint64_t* keys);
     int64_t (*true_label_scores)(const Rows&, const Score&, const Draws&, const int64_t* labels,
                                  double* scores);
@@ -153,7 +172,7 @@ struct Kernels {
     int64_t (*listed_scores)(const ListedRows&, const Score&, const Draws&, double* scores,
                              int64_t* ranks);
     int64_t (*listed_sets)(const ListedRows&, const Score&, const Draws&, const Thresholds&,
-                           bool keep_top, int64_t* sizes, int32_t* members);
+                           bool keep_top, int64_t* ends, int32_t* members);
     int64_t (*listed_coverage)(const ListedRows&, const Score&, const Draws&, const int64_t* labels,
                                const Thresholds&, bool keep_top, const SetCoverage& result);
 };

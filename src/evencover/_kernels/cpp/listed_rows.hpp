@@ -12,131 +12,147 @@
 
 EVENCOVER_BEGIN
 
-// One row at a time. Vectors of classes are read whole, so the last rows are copied.
+// One row, padded to whole lanes with zeros of a class that does not exist, so that loops over it
+// have no remainder.
 template <class T>
-class ListedRow {
-   public:
-    explicit ListedRow(const ListedRows& rows)
-        : rows_(rows),
-          n_entries_(rows.starts[rows.n_rows]),
-          surely_within_(1.0 + rows.tolerance - FloatPass::error(few)) {}
+struct ListedRow {
+    int32_t* classes;
+    T* values;
+    int64_t size, padded;
+    bool is_above, may_have_neighbors;  // values above 1, or -0.0; classes 2 i and 2 i + 1
 
-    int64_t size() const { return size_; }
-    int32_t class_at(int64_t j) const { return classes_at_[j]; }
-    double value_at(int64_t j) const { return static_cast<double>(values_at_[j]); }
-    T number_at(int64_t j) const { return values_at_[j]; }
-
-    void go_to(int64_t i) {
-        const int64_t start = rows_.starts[i];
-        size_ = rows_.starts[i + 1] - start;
-        classes_at_ = rows_.classes + start;
-        values_at_ = static_cast<const T*>(rows_.values) + start;
-        is_stored_ = true;
-        if (start + size_ + n_lanes <= n_entries_) return;
-        classes_.reserve(size_ + n_lanes);
-        for (int64_t j = 0; j < size_ + n_lanes; ++j) classes_[j] = j < size_ ? classes_at_[j] : -1;
-        classes_at_ = classes_.data();
-    }
-
-    // Whether the row has probabilities of different classes; what is missing to 1 belongs to
-    // other classes. With `has_keys`, find out whether it may have neighbors, too.
-    bool is_good(bool has_keys) {
-        if (size_ < 1 || !(is_surely_within() || is_within())) return false;
-        if (size_ > few) return has_neighbors_ = !lists_twice();
-        has_neighbors_ = has_keys && may_have_equals(classes_at_, size_, 1);
-        if (has_keys && !has_neighbors_) return true;
-        return !may_have_equals(classes_at_, size_, 0) || !lists_twice();
-    }
-
-    // Forget whether rows had probabilities above 1.
-    void forget() { is_above_ = false; }
+    double value_at(int64_t j) const { return static_cast<double>(values[j]); }
 
     // Index of a class, or -1.
     int64_t find(int64_t y) const {
-        for (int64_t at = 0; at < size_; at += n_lanes) {
-            LaneMask mask = where_equal(classes_at_ + at, static_cast<int32_t>(y));
-            if (size_ - at < n_lanes) mask &= first_lanes(size_ - at);
+        for (int64_t at = 0; at < size; at += n_lanes) {
+            const LaneMask mask = where_equal(classes + at, static_cast<int32_t>(y));
             if (mask) return at + lowest_bit(mask);
         }
         return -1;
     }
 
-    bool has_neighbors() const { return has_neighbors_; }
-    // Index of the neighbor of a class, 2 i + 1 of 2 i, or -1; after `is_good`.
-    int64_t neighbor_at(int64_t j) const {
-        const int32_t y = classes_at_[j];
-        if (y % 2) return -1;
-        if (size_ <= few) return find(y + 1);
-        const int64_t at = y + 1 < rows_.n_classes ? place_of_[y + 1] : size_;
-        return at < size_ && classes_at_[at] == y + 1 ? at : -1;
-    }
-
     // Mass and number of the classes before that at j.
     void find_before(int64_t j, int64_t& mass, int64_t& count) const {
-        const T own = values_at_[j];
-        const int32_t y = classes_at_[j];
+        const T own = values[j];
+        const int32_t y = classes[j];
         const auto is_before = [=](int64_t i) {
-            return (values_at_[i] > own) | ((values_at_[i] == own) & (classes_at_[i] < y));
+            return (values[i] > own) | ((values[i] == own) & (classes[i] < y));
         };
         uint64_t sum = 0;
         uint32_t n = 0;
-        for (int64_t i = 0; i < size_; ++i) {
+        for (int64_t i = 0; i < padded; ++i) {
             sum += is_before(i) ? fixed_above_one(value_at(i)) : 0;
             n += is_before(i);
         }
         mass = static_cast<int64_t>(sum - n * bits_of_one);
         count = n;
-        if (!is_above_) return;
+        if (!is_above) return;
         mass = 0;
-        for (int64_t i = 0; i < size_; ++i) mass += is_before(i) ? fixed_point(value_at(i)) : 0;
+        for (int64_t i = 0; i < size; ++i) mass += is_before(i) ? fixed_point(value_at(i)) : 0;
     }
 
     T largest() const {
-        T top = values_at_[0];
-        for (int64_t j = 1; j < size_; ++j) top = std::max(top, values_at_[j]);
+        T top = values[0];
+        for (int64_t j = 1; j < padded; ++j) top = std::max(top, values[j]);
         return top;
     }
 
+    // Whether the most probable class is first, ties by class.
+    bool is_ordered() const {
+        for (int64_t at = 0; at + 1 < size; at += n_lanes) {
+            const LaneMask pairs = first_lanes(std::min(size - 1 - at, n_lanes));
+            const LaneMask is_less = where_greater(values + at + 1, values + at) & pairs;
+            if (is_less) return false;
+            LaneMask ties = ~where_greater(values + at, values + at + 1) & pairs;
+            for (; ties; ties &= ties - 1) {
+                const int64_t j = at + lowest_bit(ties);
+                if (classes[j] > classes[j + 1]) return false;
+            }
+        }
+        return true;
+    }
+};
+
+// Consecutive rows that fit a cache, padded.
+template <class T>
+class ListedGroup {
+   public:
+    static constexpr int64_t most_rows = 32;
+
+    explicit ListedGroup(const ListedRows& rows) : rows_(rows) {}
+
+    ListedRow<T>& operator[](int64_t l) { return padded_[l]; }
+
+    // Copy rows from `first` on, and return their number.
+    int64_t read(int64_t first) {
+        int64_t n = 0, n_entries = 0;
+        for (; n < most_rows && first + n < rows_.n_rows; ++n) {
+            const int64_t size = rows_.starts[first + n + 1] - rows_.starts[first + n];
+            const int64_t padded = (size + n_lanes - 1) / n_lanes * n_lanes;
+            if (n && n_entries + padded > most_entries) break;
+            padded_[n] = {nullptr, nullptr, size, padded, false, false};
+            n_entries += padded;
+        }
+        int32_t* classes = aligned(classes_, n_entries);
+        T* values = aligned(values_, n_entries);
+        for (int64_t l = 0; l < n; ++l) {
+            ListedRow<T>& row = padded_[l];
+            const int64_t start = rows_.starts[first + l];
+            row.classes = classes;
+            row.values = values;
+            copy_padded(rows_.classes + start, row, no_class, classes);
+            copy_padded(static_cast<const T*>(rows_.values) + start, row, T{0}, values);
+            classes += row.padded;
+            values += row.padded;
+        }
+        *classes = no_class;  // what follows the last row is read, too
+        *values = 0;
+        return n;
+    }
+
     // Put the most probable class first, ties by class, unless they are stored so.
-    void put_in_order() {
-        if (is_ordered()) return;
-        entries_.reserve(size_);
-        for (int64_t j = 0; j < size_; ++j) {
-            entries_[j] = {values_at_[j], classes_at_[j], static_cast<int32_t>(j)};
+    void put_in_order(ListedRow<T>& row) {
+        is_stored_ = row.is_ordered();
+        if (is_stored_) return;
+        entries_.reserve(row.size);
+        for (int64_t j = 0; j < row.size; ++j) {
+            entries_[j] = {row.values[j], row.classes[j], static_cast<int32_t>(j)};
         }
-        std::sort(entries_.data(), entries_.data() + size_);
-        classes_.reserve(size_ + n_lanes);
-        values_.reserve(size_);
-        for (int64_t j = 0; j < size_; ++j) {
-            classes_[j] = entries_[j].y;
-            values_[j] = entries_[j].value;
-        }
-        classes_at_ = classes_.data();
-        values_at_ = values_.data();
-        is_stored_ = false;
-    }
-
-    // Number of classes of at least a probability, without a branch.
-    int64_t count_at_least(double p) const {
-        using Bits = decltype(bits(T{}));  // of one width, so that compilers vectorize
-        const T least = static_cast<T>(p);
-        Bits n = 0;
-        for (int64_t j = 0; j < size_; ++j) n += values_at_[j] >= least;
-        return static_cast<int64_t>(n);
-    }
-
-    // Copy the first n classes; with room for whole lanes after them.
-    void copy_classes(int64_t n, int32_t* to) const {
-        for (int64_t j = 0; j < n; j += n_lanes) {
-            std::memcpy(to + j, classes_at_ + j, n_lanes * sizeof(int32_t));
+        std::sort(entries_.data(), entries_.data() + row.size);
+        for (int64_t j = 0; j < row.size; ++j) {
+            row.classes[j] = entries_[j].y;
+            row.values[j] = entries_[j].value;
         }
     }
 
-    // Index in the stored row.
+    // Index in the stored row, of the row that was last put in order.
     int64_t place_at(int64_t j) const { return is_stored_ ? j : entries_[j].place; }
 
    private:
-    static constexpr int64_t few = 64;
+    static constexpr int64_t most_entries = 4096;
+    static constexpr int32_t no_class = INT32_MAX;
+
+    // Room for n numbers and one more, from the start of a cache line.
+    template <class Number>
+    static Number* aligned(Buffer<Number>& buffer, int64_t n) {
+        constexpr uintptr_t line = 64;
+        buffer.reserve(n + n_lanes + static_cast<int64_t>(line / sizeof(Number)));
+        const auto address = reinterpret_cast<uintptr_t>(buffer.data());
+        return reinterpret_cast<Number*>((address + line - 1) / line * line);
+    }
+
+    template <class Number>
+    static void copy_padded(const Number* from, const ListedRow<T>& row, Number filling, Number* to) {
+        if constexpr (sizeof(Number) == 4) {
+            const auto word = static_cast<int32_t>(filling);  // 0.0f has the bits of 0
+            for (int64_t at = 0; at < row.size; at += n_lanes) {
+                copy_lanes(from + at, row.size - at, word, to + at);
+            }
+        } else {
+            for (int64_t j = 0; j < row.padded; ++j) to[j] = j < row.size ? from[j] : filling;
+        }
+    }
 
     struct Entry {
         T value;
@@ -146,29 +162,66 @@ class ListedRow {
         }
     };
 
-    bool is_surely_within() const {
+    const ListedRows& rows_;
+    ListedRow<T> padded_[most_rows];
+    Buffer<int32_t> classes_;
+    Buffer<T> values_;
+    Buffer<Entry> entries_;
+    bool is_stored_ = true;
+};
+
+// Check whether rows have probabilities of different classes; what is missing to 1 belongs to other
+// classes.
+template <class T>
+class ListedCheck {
+   public:
+    ListedCheck(const ListedRows& rows, bool has_keys)
+        : rows_(rows),
+          has_keys_(has_keys),
+          surely_within_(1.0 + rows.tolerance - FloatPass::error(few)) {}
+
+    // With keys, find out whether the row may have neighbors, too.
+    bool is_good(ListedRow<T>& row) {
+        if (row.size < 1 || !(is_surely_within(row) || is_within(row))) return false;
+        if (row.size > few) return row.may_have_neighbors = !lists_twice(row);
+        row.may_have_neighbors = has_keys_ && may_have_equals(row.classes, row.size, 1);
+        if (has_keys_ && !row.may_have_neighbors) return true;
+        return !may_have_equals(row.classes, row.size, 0) || !lists_twice(row);
+    }
+
+    // Index of the neighbor of the class at j, 2 i + 1 of 2 i, or -1; right after `is_good`.
+    int64_t neighbor_at(const ListedRow<T>& row, int64_t j) const {
+        const int32_t y = row.classes[j];
+        if (y % 2) return -1;
+        if (row.size <= few) return row.find(y + 1);
+        const int64_t at = y + 1 < rows_.n_classes ? place_of_[y + 1] : row.size;
+        return at < row.size && row.classes[at] == y + 1 ? at : -1;
+    }
+
+   private:
+    static constexpr int64_t few = 64;
+
+    bool is_surely_within(const ListedRow<T>& row) const {
         if constexpr (std::is_same_v<T, float>) {
-            if (size_ > few) return false;
+            if (row.size > few) return false;
             LaneSums sums;
-            int64_t j = 0;
-            for (; j + n_lanes <= size_; j += n_lanes) sums.add(FloatLanes(values_at_ + j));
-            if (j < size_) sums.add(FloatLanes(values_at_ + j, size_ - j));
+            for (int64_t j = 0; j < row.padded; j += n_lanes) sums.add(FloatLanes(row.values + j));
             return sums.in_unit_interval() && sums.total() <= surely_within_;
         }
         return false;
     }
 
     // The same in fixed point.
-    bool is_within() {
+    bool is_within(ListedRow<T>& row) const {
         Scan scan;
-        in_steps(0, size_, scan, [&](int64_t at, int64_t step) {
-            scan_values<false>(values_at_ + at, step, T{}, scan);
+        in_steps(0, row.size, scan, [&](int64_t at, int64_t step) {
+            scan_values<false>(row.values + at, step, T{}, scan);
         });
         if (!scan.in_unit_interval) {  // values slightly above 1, or -0.0, which are rare
-            is_above_ = true;
+            row.is_above = true;
             scan.total = 0;
-            for (int64_t j = 0; j < size_; ++j) {
-                const double p = value_at(j);
+            for (int64_t j = 0; j < row.size; ++j) {
+                const double p = row.value_at(j);
                 if (!(p >= 0.0 && p <= 1.0 + coarse_tolerance)) return false;
                 if (scan.total < too_much) scan.total += fixed_point(p);
             }
@@ -176,40 +229,30 @@ class ListedRow {
         return from_fixed_point(scan.total) - 1.0 <= rows_.tolerance;
     }
 
-    // `place_of_` has the index of each class in the row that listed it last, of those looked up.
-    bool lists_twice() {
+    // `place_of_` has the index of each class in the long row that listed it last.
+    bool lists_twice(const ListedRow<T>& row) {
+        if (row.size <= few) {
+            for (int64_t j = 1; j < row.size; ++j) {
+                if (row.find(row.classes[j]) < j) return true;
+            }
+            return false;
+        }
         if (!place_of_.data()) {
             place_of_.reserve(rows_.n_classes);
             std::memset(place_of_.data(), 0, static_cast<size_t>(rows_.n_classes) * 4);
         }
-        for (int64_t j = 0; j < size_; ++j) {
-            int32_t& place = place_of_[classes_at_[j]];
-            if (place < j && classes_at_[place] == classes_at_[j]) return true;
+        for (int64_t j = 0; j < row.size; ++j) {
+            int32_t& place = place_of_[row.classes[j]];
+            if (place < j && row.classes[place] == row.classes[j]) return true;
             place = static_cast<int32_t>(j);
         }
         return false;
     }
 
-    bool is_ordered() const {
-        using Bits = decltype(bits(T{}));  // of one width, so that compilers vectorize
-        Bits is_less = 0;
-        for (int64_t j = 0; j + 1 < size_; ++j) {
-            const T p = values_at_[j], next = values_at_[j + 1];
-            is_less |=
-                Bits{p < next} | (Bits{p == next} & Bits{classes_at_[j] > classes_at_[j + 1]});
-        }
-        return is_less == 0;
-    }
-
     const ListedRows& rows_;
-    int64_t n_entries_, size_ = 0;
+    bool has_keys_;
     double surely_within_;  // sums of float32 up to this are within the tolerance
-    bool is_stored_ = true, has_neighbors_ = false, is_above_ = false;
-    const int32_t* classes_at_ = nullptr;
-    const T* values_at_ = nullptr;
-    Buffer<Entry> entries_;
-    Buffer<int32_t> classes_, place_of_;
-    Buffer<T> values_;
+    Buffer<int32_t> place_of_;
 };
 
 // The key of a row is that of the whole row with zeros for the classes that are not listed.
@@ -223,30 +266,30 @@ class ListedContent {
     }
 
     // A class adds its change d = word - shift times the shift of its neighbor; two neighbors that
-    // are both listed add the product of their changes, too.
+    // are both listed add the product of their changes, too. Padding adds 0.
     template <class T>
-    uint64_t of(const ListedRow<T>& row) const {
+    uint64_t of(const ListedRow<T>& row, const ListedCheck<T>& check) const {
         uint64_t sum = zeros_, less = 0;  // two sums of products of 32-bit numbers vectorize
-        for (int64_t j = 0; j < row.size(); ++j) {
-            const uint32_t own = shift(row.class_at(j)), other = shift(row.class_at(j) ^ 1);
-            sum += uint64_t{bits(static_cast<float>(row.number_at(j))) + own} * other;
+        for (int64_t j = 0; j < row.padded; ++j) {
+            const uint32_t own = shift(row.classes[j]), other = shift(row.classes[j] ^ 1);
+            sum += uint64_t{bits(static_cast<float>(row.values[j])) + own} * other;
             less += uint64_t{own} * other;
         }
         sum -= less;
         if constexpr (std::is_same_v<T, double>) {
-            for (int64_t j = 0; j < row.size(); ++j) {
-                const double p = row.value_at(j), rest = p - static_cast<double>(static_cast<float>(p));
-                sum += bits(rest) * (static_cast<uint64_t>(2 * int64_t{row.class_at(j)} + 1) * rest_step);
+            for (int64_t j = 0; j < row.size; ++j) {
+                const double p = row.values[j], rest = p - static_cast<double>(static_cast<float>(p));
+                sum += bits(rest) * (static_cast<uint64_t>(2 * int64_t{row.classes[j]} + 1) * rest_step);
             }
         }
         const int64_t last = n_ % 2 ? row.find(n_ - 1) : -1;  // this column has no neighbor
         if (last >= 0) {
-            const uint64_t other = shift(row.class_at(last) ^ 1);
+            const uint64_t other = shift(row.classes[last] ^ 1);
             sum += change(row, last) * (uint64_t{column_step} - other);
         }
-        if (!row.has_neighbors()) return sum;
-        for (int64_t j = 0; j < row.size(); ++j) {
-            const int64_t next = row.neighbor_at(j);
+        if (!row.may_have_neighbors) return sum;
+        for (int64_t j = 0; j < row.size; ++j) {
+            const int64_t next = check.neighbor_at(row, j);
             if (next >= 0) sum += change(row, j) * change(row, next);
         }
         return sum;
@@ -257,8 +300,8 @@ class ListedContent {
 
     template <class T>
     static uint64_t change(const ListedRow<T>& row, int64_t j) {
-        const uint32_t own = shift(row.class_at(j));
-        return uint64_t{bits(static_cast<float>(row.number_at(j))) + own} - own;
+        const uint32_t own = shift(row.classes[j]);
+        return uint64_t{bits(static_cast<float>(row.values[j])) + own} - own;
     }
 
     int64_t n_;
@@ -277,35 +320,31 @@ inline int64_t row_of_no_class(const ListedRows& rows, int64_t first, int64_t n)
     return half + row_of_no_class(rows, first + half, n - half);
 }
 
-// Check rows, and call `visit(i, row, u, draw)` for each; return the first bad row, or `all_good`.
-// Random numbers of several rows are drawn together.
+// Check rows, and call `visit(i, group, row, u, draw)` for each; return the first bad row, or
+// `all_good`. Random numbers of several rows are drawn together.
 template <class T, class Visit>
 inline int64_t each_listed_row(const ListedRows& rows, const Draws& draws, Visit visit) {
-    constexpr int64_t step = 64;
+    constexpr int64_t most = ListedGroup<T>::most_rows;
     const bool has_keys = (draws.has_score || draws.has_exact) && !draws.ids;
     const ListedContent content(rows.n_classes, has_keys);
-    ListedRow<T> row(rows);
-    uint64_t keys[step];
-    double u[step], draw[step];
-    std::fill_n(u, step, 1.0);
-    std::fill_n(draw, step, 0.0);
-    for (int64_t first = 0; first < rows.n_rows; first += step) {
-        const int64_t n = std::min(step, rows.n_rows - first);
+    ListedGroup<T> group(rows);
+    ListedCheck<T> check(rows, has_keys);
+    uint64_t keys[most];
+    double u[most], draw[most];
+    std::fill_n(u, most, 1.0);
+    std::fill_n(draw, most, 0.0);
+    for (int64_t first = 0, n = 0; first < rows.n_rows; first += n) {
+        n = group.read(first);
         const int64_t n_existing = row_of_no_class(rows, first, n);
-        row.forget();
         for (int64_t l = 0; l < n; ++l) {
-            row.go_to(first + l);
-            if (l == n_existing || !row.is_good(has_keys)) return first + l;
+            if (l == n_existing || !check.is_good(group[l])) return first + l;
             if (!has_keys) continue;
-            keys[l] = row_key(content.of(row), draws.first + static_cast<uint64_t>(first + l));
+            keys[l] = row_key(content.of(group[l], check), draws.first + static_cast<uint64_t>(first + l));
         }
         const uint64_t* const ids = draws.ids ? draws.ids + first : keys;
         if (draws.has_score) uniforms(draws.seed, draws.score_use, ids, n, u);
         if (draws.has_exact) uniforms(draws.seed, draws.exact_use, ids, n, draw);
-        for (int64_t l = 0; l < n; ++l) {
-            row.go_to(first + l);
-            visit(first + l, row, u[l], draw[l]);
-        }
+        for (int64_t l = 0; l < n; ++l) visit(first + l, group, group[l], u[l], draw[l]);
     }
     return all_good;
 }
@@ -320,7 +359,7 @@ inline int64_t each_listed_row(const ListedRows& rows, const Draws& draws, Visit
 // before one that is listed are listed, too.
 inline int64_t listed_label_scores(const ListedRows& rows, const Score& score, const Draws& draws,
                                    const int64_t* labels, double* scores) {
-    return each_listed_row(rows, draws, [&](int64_t i, const auto& row, double u, double) {
+    return each_listed_row(rows, draws, [&](int64_t i, auto&, auto& row, double u, double) {
         const int64_t j = row.find(labels[i]);
         scores[i] = infinity;
         if (j < 0) return;
@@ -336,81 +375,78 @@ inline int64_t listed_label_scores(const ListedRows& rows, const Score& score, c
     });
 }
 
-// Call `visit(rank, score)` from the most probable class on, until scores exceed `largest`.
+// Call `visit(at, scores)` for the classes of an ordered row, whole lanes at a time, until all further
+// scores exceed `largest`.
 template <class T, class Visit>
 inline void each_listed_score(const ListedRow<T>& row, const Score& score, double u, double largest,
                               Visit visit) {
     const double top = row.value_at(0);
     int64_t mass = 0;
-    for (int64_t rank = 0; rank < row.size(); ++rank) {
-        const double p = row.value_at(rank);
+    int64_t fixed[n_lanes], before[n_lanes];
+    double scores[n_lanes];
+    for (int64_t at = 0; at < row.size; at += n_lanes) {
+        const T* const p = row.values + at;
+        const double least = score.needs_order ? least_score(score, mass, at + 1, top)
+                                               : softmax_score(static_cast<double>(p[0]));
+        if (at && least > largest) return;
+        const int64_t n = std::min(row.padded - at, n_lanes);
         if (!score.needs_order) {
-            const double s = softmax_score(p);
-            if (s > largest) return;
-            visit(rank, s);
+            for (int64_t l = 0; l < n; ++l) scores[l] = softmax_score(static_cast<double>(p[l]));
+            visit(at, scores);
             continue;
         }
-        if (least_score(score, mass, rank + 1, top) > largest) return;
-        visit(rank, ordered_score(score, p, mass, rank + 1, u, top));
-        mass += fixed_point(p);
+        if (score.by_rank) {
+            for (int64_t l = 0; l < n; ++l) scores[l] = score_by_rank(score, at + l + 1, u, top);
+            visit(at, scores);
+            continue;
+        }
+        for (int64_t l = 0; l < n; ++l) {
+            fixed[l] = static_cast<int64_t>(fixed_above_one(static_cast<double>(p[l])) - bits_of_one);
+        }
+        for (int64_t l = 0; row.is_above && l < n; ++l) fixed[l] = fixed_point(static_cast<double>(p[l]));
+        for (int64_t l = 0; l < n_lanes; ++l) {
+            before[l] = mass;
+            mass += fixed[l];
+        }
+        for (int64_t l = 0; l < n; ++l) {
+            const double p_before = from_fixed_point(before[l]);
+            scores[l] = (p_before + u * static_cast<double>(p[l])) + rank_penalty(score, at + l + 1);
+        }
+        visit(at, scores);
     }
 }
 
 // Score and rank every listed class.
 inline int64_t listed_scores(const ListedRows& rows, const Score& score, const Draws& draws,
                              double* scores, int64_t* ranks) {
-    return each_listed_row(rows, draws, [&](int64_t i, auto& row, double u, double) {
+    return each_listed_row(rows, draws, [&](int64_t i, auto& group, auto& row, double u, double) {
         const int64_t start = rows.starts[i] - rows.starts[0];
-        row.put_in_order();
-        each_listed_score(row, score, u, infinity, [&](int64_t rank, double s) {
-            scores[start + row.place_at(rank)] = s;
-            ranks[start + row.place_at(rank)] = rank + 1;
+        group.put_in_order(row);
+        each_listed_score(row, score, u, infinity, [&](int64_t at, const double* own) {
+            for (int64_t j = at; j < row.size && j < at + n_lanes; ++j) {
+                scores[start + group.place_at(j)] = own[j - at];
+                ranks[start + group.place_at(j)] = j + 1;
+            }
         });
     });
 }
 
 // The smallest and the largest threshold of all classes.
 struct ThresholdRange {
-    double smallest = infinity, largest = -infinity;
+    double smallest, largest;
 
     ThresholdRange(const Thresholds& thresholds, int64_t n_classes) {
+        int64_t least = ordered_bits(infinity), most = ordered_bits(-infinity);
         for (const double* limits : {thresholds.upper, thresholds.lower}) {
             for (int64_t y = 0; limits && y < n_classes; ++y) {
-                smallest = std::min(smallest, limits[y]);
-                largest = std::max(largest, limits[y]);
+                least = std::min(least, ordered_bits(limits[y]));
+                most = std::max(most, ordered_bits(limits[y]));
             }
         }
-        if (thresholds.rank_limit) smallest = -infinity;
+        smallest = thresholds.rank_limit ? -infinity : number_of(least);
+        largest = number_of(most);
     }
-
-    bool is_one() const { return smallest == largest; }
 };
-
-// Call `add(i, row, rank, is_in)` for the classes that may be in the set of a row, the most probable
-// first, and then `end(i, row)`.
-template <class Add, class End>
-inline int64_t each_listed_set(const ListedRows& rows, const Score& score, const Draws& draws,
-                               const Thresholds& thresholds, bool keep_top, Add add, End end) {
-    const ThresholdRange range(thresholds, rows.n_classes);
-    const double smallest = range.smallest, largest = range.largest;
-    const bool is_one = range.is_one();
-    return each_listed_row(rows, draws, [&](int64_t i, auto& row, double u, double draw) {
-        bool is_empty = true;
-        row.put_in_order();
-        each_listed_score(row, score, u, largest, [&](int64_t rank, double s) {
-            bool is_in = (keep_top & (rank == 0)) | (s <= smallest);
-            if (!is_in && !is_one) {  // look the class up, which takes longer
-                const int64_t y = row.class_at(rank);
-                const bool in_rank = !thresholds.rank_limit || rank < thresholds.rank_limit[y];
-                is_in = (s <= threshold_of(thresholds, y, draw)) & in_rank;
-            }
-            add(i, row, rank, is_in);
-            is_empty = false;
-        });
-        if (is_empty && keep_top) add(i, row, 0, true);  // above every threshold
-        end(i, row);
-    });
-}
 
 // The smallest probability whose softmax score is within a limit, or 2: scores fall with it, and
 // numbers from 0 on are in the order of their bits.
@@ -428,32 +464,56 @@ inline double least_within(double limit) {
     return static_cast<double>(number_of(low));
 }
 
-// Write the members of all sets one after another; with room for all entries and whole lanes.
-inline int64_t listed_sets(const ListedRows& rows, const Score& score, const Draws& draws,
-                           const Thresholds& thresholds, bool keep_top, int64_t* sizes,
-                           int32_t* members) {
-    int64_t n_members = 0, n_before = 0;
+// Call `add(i, row, at, members)` for the members of the set of a row among the lanes at `at`, the most
+// probable first, and then `end(i, row)`.
+template <class Add, class End>
+inline int64_t each_listed_set(const ListedRows& rows, const Score& score, const Draws& draws,
+                               const Thresholds& thresholds, bool keep_top, Add add, End end) {
     const ThresholdRange range(thresholds, rows.n_classes);
+    const double smallest = range.smallest, largest = range.largest;
+    const bool is_one = smallest == largest && !score.needs_order;
     const bool is_float = rows.element == Element::float32;
-    const double least = is_float ? least_within<float>(range.largest) : least_within<double>(range.largest);
-    // With one threshold, softmax scores within it are those of the first classes.
-    const auto first_classes = [&](int64_t i, auto& row, double, double) {
-        row.put_in_order();
-        sizes[i] = std::max(row.count_at_least(least), int64_t{keep_top});
-        row.copy_classes(sizes[i], members + n_members);
-        n_members += sizes[i];
-    };
-    const auto add = [&](int64_t, const auto& row, int64_t rank, bool is_in) {
-        members[n_members] = row.class_at(rank);
-        n_members += is_in;
-    };
-    const auto end = [&](int64_t i, const auto&) {
-        sizes[i] = n_members - n_before;
-        n_before = n_members;
-    };
-    const bool is_one = !score.needs_order && range.is_one();
-    return is_one ? each_listed_row(rows, draws, first_classes)
-                  : each_listed_set(rows, score, draws, thresholds, keep_top, add, end);
+    const double least = is_float ? least_within<float>(largest) : least_within<double>(largest);
+    return each_listed_row(rows, draws, [&](int64_t i, auto& group, auto& row, double u, double draw) {
+        group.put_in_order(row);
+        // With one threshold, softmax scores within it are those of the first classes.
+        for (int64_t at = 0; is_one && at < row.size; at += n_lanes) {
+            const LaneMask lanes = first_lanes(std::min(row.size - at, n_lanes));
+            const LaneMask members = where_at_least(row.values + at, least) & lanes;
+            add(i, row, at, members | LaneMask{keep_top && at == 0});
+            if (members < lanes) break;
+        }
+        if (is_one) return end(i, row);
+        each_listed_score(row, score, u, largest, [&](int64_t at, const double* scores) {
+            const LaneMask lanes = first_lanes(std::min(row.size - at, n_lanes));
+            LaneMask members = where_at_most(scores, smallest) & lanes;
+            members |= LaneMask{keep_top && at == 0};
+            LaneMask others = 0;
+            if (smallest < largest) others = where_at_most(scores, largest) & lanes & ~members;
+            for (; others; others &= others - 1) {  // look the class up, which takes longer
+                const int64_t l = lowest_bit(others), y = row.classes[at + l];
+                const bool in_rank = !thresholds.rank_limit || at + l < thresholds.rank_limit[y];
+                const bool is_in = (scores[l] <= threshold_of(thresholds, y, draw)) & in_rank;
+                members |= LaneMask{is_in} << l;
+            }
+            add(i, row, at, members);
+        });
+        end(i, row);
+    });
+}
+
+// Write the members of all sets one after another, and where each set ends; with room for all entries
+// and whole lanes.
+inline int64_t listed_sets(const ListedRows& rows, const Score& score, const Draws& draws,
+                           const Thresholds& thresholds, bool keep_top, int64_t* ends,
+                           int32_t* members) {
+    int32_t* next = members;
+    return each_listed_set(
+        rows, score, draws, thresholds, keep_top,
+        [&](int64_t, const auto& row, int64_t at, LaneMask kept) {
+            next = store_lanes(row.classes + at, kept, next);
+        },
+        [&](int64_t i, const auto&) { ends[i] = next - members; });
 }
 
 inline int64_t listed_coverage(const ListedRows& rows, const Score& score, const Draws& draws,
@@ -463,17 +523,19 @@ inline int64_t listed_coverage(const ListedRows& rows, const Score& score, const
     bool is_covered = false, has_top = false;
     return each_listed_set(
         rows, score, draws, thresholds, keep_top,
-        [&](int64_t i, const auto& row, int64_t rank, bool is_in) {
-            const int64_t y = row.class_at(rank);
-            size += is_in;
-            is_covered |= is_in & (y == labels[i]);
-            has_top |= is_in & (rank == 0);
-            result.appearances[y] += is_in;
+        [&](int64_t i, const auto& row, int64_t at, LaneMask kept) {
+            has_top |= at == 0 && kept & 1;
+            for (; kept; kept &= kept - 1) {
+                const int64_t y = row.classes[at + lowest_bit(kept)];
+                ++size;
+                is_covered |= y == labels[i];
+                ++result.appearances[y];
+            }
         },
         [&](int64_t i, const auto& row) {
             result.sizes[i] = size;
             result.is_covered[i] = is_covered;
-            result.top_classes[i] = row.class_at(0);
+            result.top_classes[i] = row.classes[0];
             result.is_accepted[i] = size == 1 && has_top;
             size = 0;
             is_covered = has_top = false;

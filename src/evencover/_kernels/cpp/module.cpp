@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <new>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,8 +34,9 @@ std::vector<NamedKernels> runnable() {
 #ifdef EVENCOVER_X86_DISPATCH
     __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2");  // such processors also have F16C
-    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl")) {
         found.push_back({"avx512", avx512::kernels});
     }
     if (avx2) found.push_back({"avx2", avx2::kernels});
@@ -315,16 +316,18 @@ class Scorer {
         const ListedRows rows = listed(arrays);
         const Draws draws = draws_of(rows.n_rows, ids, first);
         const Thresholds own = thresholds.checked(rows.n_classes);
-        const Output<int64_t> sizes("i8", rows.n_rows);
+        const Output<int64_t> starts("i8", rows.n_rows + 1);
+        starts.data[0] = 0;
         // Room for all entries and one vector more; pages that are not used take no memory.
         const int64_t n_listed = rows.starts[rows.n_rows] - rows.starts[0];
-        const Output<int32_t> members("i4", n_listed + 16);
+        std::unique_ptr<int32_t, decltype(&std::free)> members(
+            static_cast<int32_t*>(std::malloc(static_cast<size_t>(n_listed + 16) * 4)), std::free);
+        if (!members) throw std::bad_alloc();
         expect_good(without_gil([&] {
-            return kernels_.listed_sets(rows, score_, draws, own, keep_top, sizes.data,
-                                        members.data);
+            return kernels_.listed_sets(rows, score_, draws, own, keep_top, starts.data + 1,
+                                        members.get());
         }));
-        const int64_t n = std::accumulate(sizes.data, sizes.data + rows.n_rows, int64_t{0});
-        return nb::make_tuple(sizes.array, members.array[nb::slice(n)]);
+        return nb::make_tuple(starts.array, owned(members.release(), starts.data[rows.n_rows]));
     }
 
     nb::tuple listed_coverage(const ListedArrays& arrays, const Ids& ids, uint64_t first,
@@ -400,6 +403,25 @@ nb::object random_bits(const std::string& instruction_set, uint64_t seed, uint64
     const Output<uint64_t> result("u8", length(ids));
     without_gil([&] { kernels.random_bits(seed, use, ids.data(), length(ids), result.data); });
     return result.array;
+}
+
+nb::tuple sample_labels(const std::string& instruction_set, const Vector<int64_t>& labels,
+                        uint64_t start, const Vector<bool>& is_sampled, uint64_t largest,
+                        int64_t stride) {
+    const Kernels& kernels = kernels_for(instruction_set);
+    const int64_t n = length(labels), n_classes = length(is_sampled);
+    expect(n_classes >= 1 && stride >= 1, "there must be classes");
+    expect_below(labels.data(), n, 0, n_classes + 1);
+    LabelSample sample = {labels.data(), n, start, is_sampled.data(), n_classes, largest, stride};
+    const Output<int64_t> of_classes("i8", n), drawn("i8", n);
+    const Output<uint64_t> hashes("u8", n);
+    sample.of_classes = of_classes.data;
+    sample.drawn = drawn.data;
+    sample.hashes = hashes.data;
+    without_gil([&] { kernels.sample_labels(sample); });
+    const nb::slice first(sample.n_of_classes), second(sample.n_drawn);
+    return nb::make_tuple(sample.total, of_classes.array[first], drawn.array[second],
+                          hashes.array[second]);
 }
 
 nb::object counts_within(const std::string& instruction_set, const Matrix<double>& ordered,
@@ -478,6 +500,7 @@ NB_MODULE(_native, m) {
         .def("listed_coverage", &Scorer::listed_coverage, "rows"_a, "ids"_a.none(), "first"_a,
              "labels"_a, "thresholds"_a, "keep_top"_a, "appearances"_a);
     m.def("random_bits", &random_bits);
+    m.def("sample_labels", &sample_labels);
     m.def("counts_within", &counts_within);
     m.def("shortfalls", &shortfalls);
     m.def("instruction_sets", &instruction_sets, "What this machine can run, best first.");

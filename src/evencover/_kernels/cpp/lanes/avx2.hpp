@@ -132,4 +132,91 @@ struct PairSums {
     }
 };
 
+inline __m256i swapped_halves(__m256i lanes) { return _mm256_permute2x128_si256(lanes, lanes, 1); }
+
+// Sixteen 16-bit numbers, rotated by 0 to 7 lanes.
+struct Rotations {
+    __m256i by[8];
+
+    explicit Rotations(__m256i lanes) : by{lanes} {
+        const __m256i swapped = swapped_halves(lanes);
+        by[1] = _mm256_alignr_epi8(swapped, lanes, 2);
+        by[2] = _mm256_alignr_epi8(swapped, lanes, 4);
+        by[3] = _mm256_alignr_epi8(swapped, lanes, 6);
+        by[4] = _mm256_alignr_epi8(swapped, lanes, 8);
+        by[5] = _mm256_alignr_epi8(swapped, lanes, 10);
+        by[6] = _mm256_alignr_epi8(swapped, lanes, 12);
+        by[7] = _mm256_alignr_epi8(swapped, lanes, 14);
+    }
+};
+
+// Whether two of n <= 64 numbers may be equal without their last `shift` bits, because 15 of the
+// other bits are. Reads whole lanes; those beyond n get different numbers above 15 bits.
+inline bool may_have_equals(const int32_t* values, int64_t n, int shift) {
+    __m256i words[4], equal = _mm256_setzero_si256();
+    const __m256i lane = _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const int64_t n_words = (n + 15) / 16;
+    for (int64_t w = 0; w < n_words; ++w) {
+        __m256i halves[2];
+        for (int64_t half = 0; half < 2; ++half) {
+            const auto* at = reinterpret_cast<const __m256i*>(values + 16 * w + 8 * half);
+            halves[half] = _mm256_and_si256(_mm256_srli_epi32(_mm256_loadu_si256(at), shift),
+                                            _mm256_set1_epi32(0x7FFF));
+        }
+        const __m256i some = _mm256_permute4x64_epi64(_mm256_packus_epi32(halves[0], halves[1]), 0xD8);
+        const __m256i left = _mm256_set1_epi16(static_cast<int16_t>(n - 16 * w));
+        words[w] = _mm256_blendv_epi8(_mm256_or_si256(lane, _mm256_set1_epi16(INT16_MIN)), some,
+                                      _mm256_cmpgt_epi16(left, lane));
+    }
+    const auto compare = [&](__m256i a, __m256i b) {
+        equal = _mm256_or_si256(equal, _mm256_cmpeq_epi16(a, b));
+    };
+    for (int64_t w = 0; w < n_words; ++w) {
+        const Rotations rotated(words[w]);
+        for (int by = 1; by < 8; ++by) compare(rotated.by[by], words[w]);
+        compare(swapped_halves(words[w]), words[w]);
+        for (int64_t later = w + 1; later < n_words; ++later) {
+            const __m256i swapped = swapped_halves(words[later]);
+            for (const __m256i& by : rotated.by) {
+                compare(by, words[later]);
+                compare(by, swapped);
+            }
+        }
+    }
+    return !_mm256_testz_si256(equal, equal);
+}
+
+// Copy n numbers of 32 bits, and fill the lanes after them.
+inline void copy_lanes(const void* from, int64_t n, int32_t filling, void* to) {
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    for (int32_t half = 0; half < 2; ++half) {
+        const int32_t left = static_cast<int32_t>(n < n_lanes ? n : n_lanes) - 8 * half;
+        const __m256i kept = _mm256_cmpgt_epi32(_mm256_set1_epi32(left), lane);
+        const __m256i values = _mm256_maskload_epi32(static_cast<const int*>(from) + 8 * half, kept);
+        _mm256_storeu_si256(static_cast<__m256i*>(to) + half,
+                            _mm256_blendv_epi8(_mm256_set1_epi32(filling), values, kept));
+    }
+}
+
+inline int32_t* store_lanes(const int32_t* from, LaneMask kept, int32_t* out) {
+    for (const uint32_t part : {kept & 0xFF, kept >> 8}) {
+        const __m256i values = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
+                            _mm256_permutevar8x32_epi32(values, chosen_lanes(part)));
+        out += __builtin_popcount(part);
+        from += 8;
+    }
+    return out;
+}
+
+inline LaneMask where_at_most(const double* values, double limit) {
+    LaneMask mask = 0;
+    for (int at = 0; at < n_lanes; at += 4) {
+        const __m256d within =
+            _mm256_cmp_pd(_mm256_loadu_pd(values + at), _mm256_set1_pd(limit), _CMP_LE_OQ);
+        mask |= static_cast<LaneMask>(_mm256_movemask_pd(within)) << at;
+    }
+    return mask;
+}
+
 EVENCOVER_END

@@ -54,13 +54,7 @@ struct LaneSums {
         sum = _mm512_add_ps(sum, other.sum);
     }
     bool in_unit_interval() const { return _mm512_movepi32_mask(outside) == 0; }
-    double total() const {
-        float lanes[n_lanes];
-        _mm512_storeu_ps(lanes, sum);
-        double total = 0.0;
-        for (float lane : lanes) total += static_cast<double>(lane);
-        return total;
-    }
+    double total() const { return static_cast<double>(_mm512_reduce_add_ps(sum)); }
 };
 
 // Sums of the products of neighboring words.
@@ -75,5 +69,40 @@ struct PairSums {
     }
     void store(uint64_t* sums) const { _mm512_storeu_si512(sums, sum); }
 };
+
+// Whether two of n numbers are equal without their last `shift` bits. Reads whole lanes.
+inline bool may_have_equals(const int32_t* values, int64_t n, int shift) {
+    const auto lanes_at = [=](int64_t at) {
+        return _mm512_srl_epi32(_mm512_loadu_si512(values + at), _mm_cvtsi32_si128(shift));
+    };
+    __mmask16 equal = 0;
+    for (int64_t at = 0; at < n; at += n_lanes) {
+        const __m512i lanes = lanes_at(at), conflicts = _mm512_conflict_epi32(lanes);
+        const auto used = static_cast<__mmask16>(first_lanes(n - at < n_lanes ? n - at : n_lanes));
+        equal |= _mm512_mask_test_epi32_mask(used, conflicts, conflicts);
+        for (int64_t later = at + n_lanes; later < n; ++later) {
+            equal |= _mm512_cmpeq_epi32_mask(lanes, _mm512_set1_epi32(values[later] >> shift));
+        }
+    }
+    return equal != 0;
+}
+
+// Copy n numbers of 32 bits, and fill the lanes after them.
+inline void copy_lanes(const void* from, int64_t n, int32_t filling, void* to) {
+    const auto kept = static_cast<__mmask16>(n >= n_lanes ? 0xFFFF : first_lanes(n));
+    _mm512_storeu_si512(to, _mm512_mask_loadu_epi32(_mm512_set1_epi32(filling), kept, from));
+}
+
+inline int32_t* store_lanes(const int32_t* from, LaneMask kept, int32_t* out) {
+    const __m512i values = _mm512_loadu_si512(from);
+    _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(static_cast<__mmask16>(kept), values));
+    return out + __builtin_popcount(kept);
+}
+
+inline LaneMask where_at_most(const double* values, double limit) {
+    const __m512d limits = _mm512_set1_pd(limit);
+    const LaneMask low = _mm512_cmp_pd_mask(_mm512_loadu_pd(values), limits, _CMP_LE_OQ);
+    return low | LaneMask{_mm512_cmp_pd_mask(_mm512_loadu_pd(values + 8), limits, _CMP_LE_OQ)} << 8;
+}
 
 EVENCOVER_END

@@ -27,6 +27,25 @@ EVENCOVER_END
 
 EVENCOVER_BEGIN
 
+inline LaneMask where_at_least(const float* values, double limit) {
+    return FloatLanes(values).at_least(static_cast<float>(limit));
+}
+inline LaneMask where_at_least(const double* values, double limit) {
+    LaneMask mask = 0;
+    for (int64_t l = 0; l < n_lanes; ++l) mask |= LaneMask{values[l] >= limit} << l;
+    return mask;
+}
+
+// Where the first of two numbers is greater; neither is NaN.
+inline LaneMask where_greater(const float* first, const float* second) {
+    return ~FloatLanes(second).at_least(FloatLanes(first)) & first_lanes(n_lanes);
+}
+inline LaneMask where_greater(const double* first, const double* second) {
+    LaneMask mask = 0;
+    for (int64_t l = 0; l < n_lanes; ++l) mask |= LaneMask{first[l] > second[l]} << l;
+    return mask;
+}
+
 // Write the indices below n that `mask_at` selects, and return their number. It processes whole
 // lanes, so its input and `places` must extend n_lanes beyond n.
 template <class MaskAt>

@@ -126,4 +126,23 @@ inline void floats_from_halves(const uint16_t* halves, int64_t n, float* floats)
     for (int64_t j = 0; j < n; ++j) floats[j] = float_from_half(halves[j]);
 }
 
+// Copy n numbers of 32 bits, and fill the lanes after them.
+inline void copy_lanes(const void* from, int64_t n, int32_t filling, void* to) {
+    int32_t lanes[n_lanes];
+    for (int32_t& lane : lanes) lane = filling;
+    std::memcpy(lanes, from, static_cast<size_t>(n < n_lanes ? n : n_lanes) * sizeof(int32_t));
+    std::memcpy(to, lanes, sizeof lanes);
+}
+
+inline int32_t* store_lanes(const int32_t* from, LaneMask kept, int32_t* out) {
+    for (; kept; kept &= kept - 1) *out++ = from[lowest_bit(kept)];
+    return out;
+}
+
+inline LaneMask where_at_most(const double* values, double limit) {
+    LaneMask mask = 0;
+    for (int64_t l = 0; l < n_lanes; ++l) mask |= LaneMask{values[l] <= limit} << l;
+    return mask;
+}
+
 EVENCOVER_END
