@@ -1,5 +1,7 @@
 """PredictionSets: rows of class indices, and every way there and back."""
 
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -44,6 +46,31 @@ def test_taking_rows_keeps_their_sets(mask, data):
     assert sets[chosen].to_lists() == [e for e, c in zip(expected, chosen, strict=True) if c]
     cut = data.draw(st.integers(0, len(mask)))
     assert PredictionSets.concatenate([sets[:cut], sets[cut:]]) == sets
+    assert PredictionSets.concatenate(iter([sets[:cut], sets[cut:]]), len(sets)) == sets
+
+
+def test_parts_of_a_known_number_of_rows_are_not_kept():
+    """The sets grow, so the room for those of later rows is too small again and again."""
+    left, rows = [], [[True] * n + [False] * (9 - n) for n in range(1, 10)]
+
+    def parts():
+        for row in rows:
+            yield (part := PredictionSets.from_mask([row]))
+            left.append(weakref.ref(part))
+            del part
+            assert all(earlier() is None for earlier in left[:-1])
+
+    sets = PredictionSets.concatenate(parts(), len(rows))
+    assert sets == PredictionSets.from_mask(rows)
+    assert len(sets.indices) == 45
+
+
+def test_accepted_rows_of_parts_stay_accepted():
+    by_size = PredictionSets.from_mask([[True, False], [True, True]])
+    by_rule = PredictionSets.from_csr(by_size.indptr, by_size.indices, 2, None, np.array([0, 1]))
+    assert PredictionSets.concatenate([by_size] * 2).accepted.tolist() == [1, 0, 1, 0]
+    assert PredictionSets.concatenate([by_size, by_rule]).accepted.tolist() == [1, 0, 0, 1]
+    assert PredictionSets.concatenate([by_rule, by_size]).accepted.tolist() == [0, 1, 1, 0]
 
 
 def test_sets_are_equal_if_all_rows_are():

@@ -102,25 +102,38 @@ class PredictionSets:
         return cls.from_sizes(mask.sum(axis=1), indices, mask.shape[1], class_names)
 
     @classmethod
-    def concatenate(cls, parts: Iterable[PredictionSets]) -> PredictionSets:
-        """Concatenate the rows of all parts."""
-        parts = list(parts)
-        if len(parts) == 1:
-            return parts[0]
-        starts = np.zeros(sum(map(len, parts)) + 1, dtype=np.int64)
-        row = 0
+    def concatenate(
+        cls, parts: Iterable[PredictionSets], n_rows: int | None = None
+    ) -> PredictionSets:
+        """Concatenate the rows of all parts, which are not kept if `n_rows` of all is known."""
+        if n_rows is None:
+            parts = list(parts)
+            n_rows = sum(map(len, parts))
+        starts, indices = np.zeros(n_rows + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
+        row, with_accepted, whole = 0, [], None
         for part in parts:
-            np.add(part.indptr[1:], starts[row], out=starts[row + 1 : row + 1 + len(part)])
-            row += len(part)
-        return cls.from_csr(
-            starts,
-            np.concatenate([part.indices for part in parts]),
-            parts[0].n_classes,
-            parts[0].class_names,
-            None
-            if all(part._accepted is None for part in parts)
-            else np.concatenate([part.accepted for part in parts]),
-        )
+            if len(part) == n_rows:
+                whole = part
+                continue
+            begin, stop = int(starts[row]), row + len(part)
+            np.add(part.indptr[1:], begin, out=starts[row + 1 : stop + 1])
+            end = begin + len(part.indices)
+            if end > len(indices):  # room for all rows, if their sets are as large as so far
+                room = np.empty(end + end * (n_rows - stop) * 17 // (16 * stop), np.int32)
+                room[:begin] = indices[:begin]
+                indices = room
+            indices[begin:end] = part.indices
+            if part._accepted is not None:
+                with_accepted.append((slice(row, stop), part._accepted))
+            row = stop
+        if whole is not None:
+            return whole
+        sets = cls.from_csr(starts, indices[: starts[row]], part.n_classes, part.class_names)
+        if with_accepted:
+            sets.__dict__["_accepted"] = accepted = sets.sizes == 1
+            for rows, own in with_accepted:
+                accepted[rows] = own
+        return sets
 
     def __len__(self) -> int:
         return len(self.indptr) - 1

@@ -81,6 +81,7 @@ class TopK:
         """Use the three arrays of a compressed sparse row matrix; stored zeros are listed."""
         rows = cls.__new__(cls)
         starts, classes, values = (to_numpy(part) for part in (starts, classes, probabilities))
+        _check_starts(starts, len(classes), len(values))
         rows._set(starts, classes, values, int(n_classes), class_names)
         return rows
 
@@ -97,7 +98,6 @@ class TopK:
             raise InputError(f"'classes' of TopK must be integers. Got {classes.dtype}.")
         if values.dtype.kind not in "iuf":
             raise InputError(f"'probabilities' of TopK must be numbers. Got {values.dtype}.")
-        _check_starts(starts, len(classes), len(values))
         is_short = classes.dtype == np.int32  # as unsigned integers, negative ones are large
         largest = (classes.view(np.uint32) if is_short else classes).max(initial=0)
         if len(classes) and not (largest < n_classes and (is_short or classes.min() >= 0)):
@@ -291,7 +291,7 @@ def _flat(rows: Any, name: str, starts: IntArray | None = None) -> tuple[IntArra
         raise InputError(f"'{name}' of TopK must have one row per example. Got {matrix.ndim}-D.")
     n_rows, k = matrix.shape
     if starts is None or len(starts) != n_rows + 1 or starts[-1] != n_rows * k or starts[1:2] != k:
-        starts = np.arange(n_rows + 1) * k
+        starts = np.arange(0, n_rows * k + 1, k) if k else np.zeros(n_rows + 1, dtype=np.int64)
     return starts, matrix.ravel()
 
 

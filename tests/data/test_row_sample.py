@@ -18,7 +18,8 @@ def sampled(parts, n_rows=None, parallel=False):
     sampler, fingerprints, start = Sampler(n_rows), [], 0
     for size in parts:
         sampler = Sampler(n_rows) if parallel else sampler
-        sampler.add(start, ROWS[start : start + size], LABELS[start : start + size])
+        rows = slice(start, start + size)
+        sampler.add(sampler.of(start, ROWS[rows], LABELS[rows]))
         fingerprints.append((None, sampler.result()))
         start += size
     if parallel:
@@ -67,7 +68,7 @@ def test_it_is_bounded_and_has_enough_rows(n_classes):
 
 def test_labels_of_no_class_are_left_out():
     sampler = Sampler()
-    sampler.add(0, ROWS[:100], np.full(100, 300))
+    sampler.add(sampler.of(0, ROWS[:100], np.full(100, 300)))
     assert len(sampler.result().rows.labels) == 0
 
 
@@ -78,7 +79,7 @@ def test_listed_rows_are_recognized_in_any_order_and_next_to_dense_rows():
     hashes = []
     for block in (rows, listed):
         sampler = Sampler(N)
-        sampler.add(0, block, labels)
+        sampler.add(sampler.of(0, block, labels))
         hashes.append(sampler.result().sample)
     assert len(hashes[0]) > 100
     assert (hashes[0] == hashes[1]).all()

@@ -73,7 +73,7 @@ def sample_of(*blocks):
     sampler = Sampler()
     start = 0
     for rows, labels in blocks:
-        sampler.add(start, rows, labels)
+        sampler.add(sampler.of(start, rows, labels))
         start += len(labels)
     return sampler.result()
 

@@ -202,7 +202,7 @@ class ScoredRows:
         input_options = (logits, random_state, source.logits is None)
         self.scorings = {score.base: BoundScore(score.base, *input_options) for score in scores}
         read = partial(score_true_labels, list(self.scorings.values()), with_ranks)
-        sampler = Sampler(source.n_rows)
+        sampler = Sampler(source.n_rows, source.offset)
         self.labels, self.true_ranks, self.rank_draws, self.is_top, *label_scores = joined(
             map_source(source, read, joined, executor, sampler=sampler)
         )

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from evencover import _kernels
 from evencover._kernels.reference import mixed
 from evencover.arrays import Array, IntArray
-from evencover.data.source import Block
-from evencover.randomness import places
 from evencover.rounding import precision_of
 from evencover.sizes import at_once, sampled
 from evencover.topk import TopK
@@ -25,6 +24,7 @@ Result = TypeVar("Result")
 # With few classes, about one row in 16 is hashed; with many, all rows of some classes, because
 # reading a number of each row would be slow. The smallest hashes are kept.
 FEW_CLASSES, ONE_ROW_IN, ONE_CLASS_IN, LEAST_CLASSES, MOST_KEPT = 256, 16, 64, 16, 1024
+MOST_CLASSES = 256  # with 4 rows each, these have as many as are kept
 MOST_NUMBERS = 64  # per row, around the true class
 MOST_WAITING = at_once(4096, 3)  # sampled rows of blocks that are not joined yet
 MOST_PARTS = at_once(16, 2)  # fingerprints of partitions, half a megabyte each
@@ -99,95 +99,78 @@ class Fingerprint(NamedTuple):
         return f"{self.first_row}{self.total:016x}"
 
 
-def hashes_of(start: int, labels: IntArray, n_classes: int) -> Array:
-    """Hash each label (n,) with its index, from `start` on."""
-    keys = places(start, start + len(labels))
-    keys *= np.uint64(n_classes)
-    keys += labels.astype(np.int64, copy=False).view(np.uint64)
-    return mixed(keys)
-
-
-def sum_of(start: int, labels: IntArray, n_classes: int) -> int:
-    """Sum the hashes of labels and their indices, from `start` on."""
-    return int(hashes_of(start, labels, n_classes).sum(dtype=np.uint64))
+def sum_of(labels: IntArray, n_classes: int) -> int:
+    """Sum the hashes of labels (n,) and their indices."""
+    return _kernels.sample_labels(labels, 0, np.zeros(n_classes, dtype=bool), 0, 1)[0]
 
 
 @dataclass
 class Sampler:
-    """Fingerprint a stream of blocks, with a sample of the labeled rows.
+    """Fingerprint an input block by block, with a sample of the labeled rows.
 
     Labels and their numbers select the rows, so the same rows are selected in any data. Rows with 0
     or 1 for their label are left out, because saturated models produce many of them. Another sample
     is random: hashes of indices and labels select it. If `n_rows` of the whole input is known, few
-    more are copied than are kept.
+    more are copied than are kept. `first` is the index of its first row.
     """
 
     n_rows: int | None = None
+    first: int = 0
     _parts: list[Fingerprint] = field(default_factory=list)
-    _n_waiting: int = 0  # rows of both samples that are not merged yet
-    _n_kept: int = 0
     _largest_key: int = 2**64 - 1  # larger ones are not among the smallest
 
     def fresh(self) -> Sampler:
         """Return a sampler for a partition of the same input."""
-        return Sampler(self.n_rows)
+        return Sampler(self.n_rows, self.first)
 
-    def sampled(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Pass blocks on; add each when work on it may have begun."""
-        for block in blocks:
-            yield block
-            self.add(block.start, block.rows, block.labels)
-
-    def collected(self, results: Iterable[tuple[Result, Fingerprint]]) -> Iterator[Result]:
-        """Pass the results of partitions on; add their fingerprints."""
-        for result, fingerprint in results:
-            self._parts.append(fingerprint)
-            if len(self._parts) > MOST_PARTS:
-                self._parts = [self.result()]
-            yield result
-
-    def add(self, start: int, rows: Any, labels: IntArray | None) -> None:
-        """Add a block that starts at row `start` of the whole input."""
+    def of(self, start: int, rows: Any, labels: IntArray | None) -> Fingerprint:
+        """Fingerprint a block that starts at row `start` of the whole input, on any thread."""
+        part = Fingerprint()
         if not len(rows):
-            return
-        added = Fingerprint()
-        if not self._parts:
-            first = rows[:1].to_dense() if isinstance(rows, TopK) else rows[0]
-            digest = hashlib.blake2b(first.astype(np.float64).tobytes(), digest_size=8)
-            added = Fingerprint(start, digest.hexdigest())
+            return part
+        if start == self.first:
+            row = rows[:1].to_dense()[0] if isinstance(rows, TopK) else rows[0]
+            listed = np.flatnonzero(row)
+            content = listed.tobytes() + row[listed].astype(np.float64).tobytes()
+            part = Fingerprint(start, hashlib.blake2b(content, digest_size=8).hexdigest())
         if labels is None:
-            self._parts = self._parts or [added]
-            return
-        hashes = hashes_of(start, labels, rows.shape[1])
-        sample, kept = _content_sample(start, rows, labels), self._kept_rows(hashes, rows, labels)
-        total = int(hashes.sum(dtype=np.uint64))
-        self._parts.append(added._replace(total=total, sample=sample, rows=kept))
-        self._n_waiting += len(sample)
-        self._n_kept += len(kept.keys)
-        if self._n_waiting > MOST_WAITING or self._n_kept > 2 * kept.size.n_rows:
+            return part
+        size = SampleSize.of(rows.shape[1], self.n_rows)
+        total, of_classes, drawn, keys = _kernels.sample_labels(
+            labels, start, _sampled_classes(rows.shape[1]), self._largest(size), size.stride
+        )
+        return part._replace(
+            total=total,
+            sample=_content_sample(start, rows, labels, of_classes),
+            rows=_row_sample(size, rows, labels, drawn, keys),
+        )
+
+    def _largest(self, size: SampleSize) -> int:
+        """Return a key that few more rows have at most than are kept."""
+        if self.n_rows is None:
+            return self._largest_key
+        enough = size.n_rows + 4 * isqrt(size.n_rows)  # by four standard deviations
+        return min(self._largest_key, 2**64 * enough * size.stride // max(self.n_rows, 1))
+
+    def add(self, part: Fingerprint) -> None:
+        """Add a block or partition; merge all so far where they take much memory."""
+        self._parts.append(part)
+        kept = [part.rows for part in self._parts if part.rows is not None]
+        if (
+            len(self._parts) > MOST_PARTS
+            or sum(len(part.sample) for part in self._parts) > MOST_WAITING
+            or (kept and sum(len(rows.keys) for rows in kept) > 2 * kept[0].size.n_rows)
+        ):
             merged = self.result()
-            self._parts, self._n_waiting, self._n_kept = [merged], 0, 0
-            if merged.rows is not None and len(merged.rows.keys) == kept.size.n_rows:
+            self._parts = [merged]
+            if merged.rows is not None and len(merged.rows.keys) == merged.rows.size.n_rows:
                 self._largest_key = int(merged.rows.keys[-1])
 
-    def _kept_rows(self, hashes: Array, rows: Any, labels: IntArray) -> RowSample:
-        """Return the rows whose hashes may be among the smallest of all."""
-        size, largest = SampleSize.of(rows.shape[1], self.n_rows), self._largest_key
-        if self.n_rows is not None:
-            enough = size.n_rows + 4 * isqrt(size.n_rows)  # by four standard deviations
-            largest = min(largest, 2**64 * enough * size.stride // max(self.n_rows, 1))
-        chosen = np.flatnonzero(hashes <= np.uint64(largest))
-        classes = labels[chosen]
-        chosen = chosen[(classes % size.stride == 0) & (classes < rows.shape[1])]
-        if isinstance(rows, TopK):
-            some = rows[chosen]
-            numbers, top = some.every(size.stride), some.argmax(axis=1)
-        else:
-            numbers = rows[chosen, :: size.stride]
-            top = numbers.argmax(axis=1)
-            if size.stride > 1:
-                top = np.array([rows[row].argmax() for row in chosen], dtype=np.int64)
-        return RowSample(size, hashes[chosen], labels[chosen], top, numbers)
+    def collected(self, results: Iterable[tuple[Result, Fingerprint]]) -> Iterator[Result]:
+        """Pass the results of blocks or partitions on; add their fingerprints."""
+        for result, part in results:
+            self.add(part)
+            yield result
 
     def result(self) -> Fingerprint:
         """Merge the fingerprints of all blocks and partitions so far."""
@@ -204,10 +187,23 @@ class Sampler:
         )
 
 
-def _content_sample(start: int, rows: Any, labels: IntArray) -> Array:
-    """Return hashes (n, 2) of some rows, chosen by content, and the indices of these rows."""
-    is_sampled = np.append(_sampled_classes(rows.shape[1]), False)  # not for unknown labels
-    chosen = np.flatnonzero(is_sampled[labels])
+def _row_sample(
+    size: SampleSize, rows: Any, labels: IntArray, drawn: IntArray, keys: Array
+) -> RowSample:
+    """Return the rows that were drawn by their keys."""
+    if isinstance(rows, TopK):
+        some = rows[drawn]
+        numbers, top = some.every(size.stride), some.argmax(axis=1)
+    else:
+        numbers = rows[drawn, :: size.stride]
+        top = numbers.argmax(axis=1)
+        if size.stride > 1:
+            top = np.array([rows[row].argmax() for row in drawn], dtype=np.int64)
+    return RowSample(size, keys, labels[drawn], top, numbers)
+
+
+def _content_sample(start: int, rows: Any, labels: IntArray, chosen: IntArray) -> Array:
+    """Return hashes (n, 2) of rows of sampled classes, and the indices of these rows."""
     labels = labels[chosen]
     if isinstance(rows, TopK):
         rows = rows[chosen]
@@ -245,5 +241,6 @@ def _sampled_classes(n_classes: int) -> Array:
         return np.ones(n_classes, dtype=bool)
     is_sampled = np.zeros(n_classes, dtype=bool)
     scattered = np.argsort(mixed(np.arange(1, n_classes + 1, dtype=np.uint64)))
-    is_sampled[scattered[: max(LEAST_CLASSES, n_classes // ONE_CLASS_IN)]] = True
+    n_sampled = min(MOST_CLASSES, max(LEAST_CLASSES, n_classes // ONE_CLASS_IN))
+    is_sampled[scattered[:n_sampled]] = True
     return is_sampled

@@ -48,8 +48,10 @@ class Block(NamedTuple):
 
     @property
     def known_labels(self) -> IntArray:
-        """The labels, with an arbitrary class for unknown ones."""
+        """The labels, with an arbitrary class for unknown ones, which top-k rows do not list."""
         assert self.labels is not None
+        if isinstance(self.rows, TopK):
+            return self.labels
         return np.minimum(self.labels, self.rows.shape[1] - 1)
 
     def take(self, rows: slice) -> Block:

@@ -70,7 +70,14 @@ def _on_part(
         if sampler is None:
             return merge(map(function, part.blocks())), Fingerprint()
         sampler = sampler.fresh()
-        return merge(map(function, sampler.sampled(part.blocks()))), sampler.result()
+        parts = map(partial(_on_block, function, sampler), part.blocks())
+        return merge(sampler.collected(parts)), sampler.result()
+
+
+def _on_block(
+    function: Callable[[Block], Result], sampler: Sampler, block: Block
+) -> tuple[Result, Fingerprint]:
+    return function(block), sampler.of(block.start, block.rows, block.labels)
 
 
 def map_source(
@@ -85,9 +92,11 @@ def map_source(
 
     A `sampler` has the fingerprint of all rows when the iterator ends.
     """
-    if executor is None:
-        blocks = source.blocks() if sampler is None else sampler.sampled(source.blocks())
-        return map_on_threads(function, blocks)
+    if executor is None and sampler is None:
+        return map_on_threads(function, source.blocks())
+    if executor is None and sampler is not None:
+        on_block = partial(_on_block, function, sampler)
+        return sampler.collected(map_on_threads(on_block, source.blocks()))
     assert merge is not None
     work = partial(_on_part, function, merge, None if sampler is None else sampler.fresh())
     results = results_in_order(as_workers(executor), work, cut(source))
@@ -102,7 +111,7 @@ def fold_source(
     executor: Any = None,
 ) -> tuple[Any, Fingerprint]:
     """Return ``finish(merge(all results))``, and the fingerprint of all rows."""
-    sampler = Sampler(source.n_rows)
+    sampler = Sampler(source.n_rows, source.offset)
     result = finish(merge(map_source(source, function, merge, executor, sampler=sampler)))
     return result, sampler.result()
 

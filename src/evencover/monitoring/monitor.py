@@ -159,7 +159,7 @@ class CoverageMonitor:
         """
         source = self._source(probabilities, labels, ids)
         require_labels(source, "Monitoring")
-        sampler = Sampler(source.n_rows)
+        sampler = Sampler(source.n_rows, source.offset)
         served, classes = self._served_rows(source, period, sampler)
         read = sampler.result()
         if self._fit.inputs.include(read):

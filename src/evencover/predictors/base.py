@@ -538,7 +538,8 @@ class BasePredictor:
             )
         source = fit.open(probabilities, labels, ids, allow_unknown=True)
         require_labels(source, "Acceptance")
-        scoring, sampler = fit.rule.scoring.for_input(source.logits), Sampler(source.n_rows)
+        scoring = fit.rule.scoring.for_input(source.logits)
+        sampler = Sampler(source.n_rows, source.offset)
         parts = map_source(source, scoring.predictions, joined, executor, sampler=sampler)
         scores, classes, is_right, keys = gathered(parts, source.n_rows)
         warn_of_mismatch(source, sampler.result(), scoring)
@@ -700,17 +701,16 @@ class BasePredictor:
             sets = fit.rule.few_sets(few, ids)
             fit.check_precision(few)
             return sets
-        blocks = self.predict_set_blocks(probabilities, ids=ids, executor=executor)
-        return PredictionSets.concatenate(blocks).indexed_like(probabilities)
+        source = fit.open(probabilities, ids=ids, read_labels=False)
+        parts = _map_sets(fit, source, executor)
+        return PredictionSets.concatenate(parts, source.n_rows).indexed_like(probabilities)
 
     def predict_set_blocks(
         self, probabilities: Any, *, ids: Any = None, executor: Any = None
     ) -> Iterator[PredictionSets]:
         """Yield the prediction sets block by block; on an executor, part by part."""
         fit = self._current_fit()
-        source = fit.open(probabilities, ids=ids, read_labels=False)
-        sets = fit.rule.for_input(source.logits).sets
-        return map_source(source, sets, PredictionSets.concatenate, executor)
+        return _map_sets(fit, fit.open(probabilities, ids=ids, read_labels=False), executor)
 
     def predict_p(self, probabilities: Any, *, ids: Any = None) -> Any:
         """Compute the conformal p-value of each class in each row (N, K).
@@ -873,6 +873,12 @@ class BasePredictor:
             self._cause(np.array([class_index])),
             view.appears,
         )
+
+
+def _map_sets(fit: Fit, source: Source, executor: Any) -> Iterator[PredictionSets]:
+    """Yield the prediction sets of each block or, on an executor, of each part."""
+    sets = fit.rule.for_input(source.logits).sets
+    return map_source(source, sets, PredictionSets.concatenate, executor)
 
 
 def _is_same(first: Any, second: Any) -> bool:

@@ -104,7 +104,7 @@ class CalibrationRows:
     def by(self, group_of_class: IntArray) -> GroupedScores:
         """Sort the scores within groups of classes; classes of group -1 are left out."""
         if not group_of_class.any():  # all are in group 0
-            return GroupedScores(np.sort(self.scores), np.array([0, len(self.scores)]))
+            return GroupedScores.one(self.scores)
         n_groups = int(group_of_class.max()) + 1
         return GroupedScores.sort(self.scores, group_of_class[self.labels], n_groups)
 
@@ -150,9 +150,9 @@ class CalibrationInputs(NamedTuple):
         """
         known, n_rows = list(self.fingerprints), len(labels)
         if known:
-            of_all = known[0][0][:16] + f"{sum_of(0, labels, n_classes):016x}"
+            of_all = known[0][0][:16] + f"{sum_of(labels, n_classes):016x}"
             known.insert(0, (of_all, n_rows))
-        alone = read._replace(total=sum_of(0, labels[n_old:], n_classes))
+        alone = read._replace(total=sum_of(labels[n_old:], n_classes))
         known.append((alone.hexdigest(), n_rows))
         moved = read.sample + np.array([0, n_old - offset], dtype=np.int64).view(np.uint64)
         sample, limit = np.concatenate([self.sample, moved]), min(self.limit, read.limit)
@@ -206,7 +206,7 @@ def read_rows(
     """
     with_ranks, with_values = "ranks" in needs, "label values" in needs and scoring.score.is_random
     score = partial(score_true_labels, scoring, with_ranks, with_values)
-    sampler = Sampler(source.n_rows)
+    sampler = Sampler(source.n_rows, source.offset)
     parts = map_source(source, score, joined, executor, sampler=sampler)
     columns, read = gathered(parts, source.n_rows), sampler.result()
     warn_of_mismatch(source, read, scoring)

@@ -163,7 +163,7 @@ class Fit:
         """Recall at k of the calibration rows; None if these have all classes."""
         if not self.rows.is_listed:
             return None
-        counts, missing = self.rows.class_counts, np.flatnonzero(np.isposinf(self.rows.scores))
+        counts, missing = self.rows.class_counts, np.flatnonzero(self.rows.scores == np.inf)
         listed = counts - np.bincount(self.rows.labels[missing], minlength=self.n_classes)
         return RecallAtK(counts, listed, np.isinf(self.thresholds.upper))
 
