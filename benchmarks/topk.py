@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--k", type=int, default=20)
     parser.add_argument("--classes", type=int, default=100_000)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=10)
     options = parser.parse_args()
     warnings.simplefilter("ignore", EvencoverWarning)
     classes, p, labels = simulate(options.rows, options.k, options.classes)
