@@ -12,24 +12,31 @@ namespace {
 
 void sample_labels(LabelSample& sample) {
     constexpr int64_t step = 256;
-    uint64_t hashes[step];
+    uint64_t hashes[step], total = 0;
+    bool is_drawn[step];
     const auto n_classes = static_cast<uint64_t>(sample.n_classes);
+    const uint64_t largest = sample.largest;
     for (int64_t first = 0; first < sample.n; first += step) {
         const int64_t n = std::min(step, sample.n - first);
         const int64_t* const labels = sample.labels + first;
+        const uint64_t start = sample.start + static_cast<uint64_t>(first);
         for (int64_t i = 0; i < n; ++i) {
-            const uint64_t place = sample.start + static_cast<uint64_t>(first + i);
+            const uint64_t place = start + static_cast<uint64_t>(i);
             hashes[i] = mixed(place * n_classes + static_cast<uint64_t>(labels[i]));
-            sample.total += hashes[i];
+            is_drawn[i] = hashes[i] <= largest;
+            total += hashes[i];
         }
         for (int64_t i = 0; i < n; ++i) {
-            if (labels[i] == sample.n_classes) continue;
-            if (sample.is_sampled[labels[i]]) sample.of_classes[sample.n_of_classes++] = first + i;
-            if (hashes[i] > sample.largest || labels[i] % sample.stride) continue;
+            const int64_t y = labels[i];
+            if (!(is_drawn[i] | sample.is_sampled[std::min(y, sample.n_classes - 1)])) continue;
+            if (y == sample.n_classes) continue;
+            if (sample.is_sampled[y]) sample.of_classes[sample.n_of_classes++] = first + i;
+            if (!is_drawn[i] || y % sample.stride) continue;
             sample.drawn[sample.n_drawn] = first + i;
             sample.hashes[sample.n_drawn++] = hashes[i];
         }
     }
+    sample.total = total;
 }
 
 void row_keys(const Rows& rows, const Draws& draws, uint64_t* result) {
