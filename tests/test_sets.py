@@ -65,6 +65,13 @@ def test_parts_of_a_known_number_of_rows_are_not_kept():
     assert len(sets.indices) == 45
 
 
+def test_a_large_first_set_does_not_reserve_memory_for_as_large_others():
+    first, others = PredictionSets.from_mask([[True]]), PredictionSets.from_mask([[False]] * 39)
+    sets = PredictionSets.concatenate(iter([first, others]), 40)
+    assert sets.sizes.tolist() == [1] + [0] * 39
+    assert len(sets.indices.base) == 16
+
+
 def test_accepted_rows_of_parts_stay_accepted():
     by_size = PredictionSets.from_mask([[True, False], [True, True]])
     by_rule = PredictionSets.from_csr(by_size.indptr, by_size.indices, 2, None, np.array([0, 1]))

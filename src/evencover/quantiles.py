@@ -336,7 +336,7 @@ def select(values: FloatArray, places: IntArray) -> FloatArray:
         return values[places]
     low, high = int(places.min()), int(places.max())
     if len(values) >= MANY_VALUES:
-        # Between these values of a sample are the places, to four standard deviations.
+        # Two values of a sample enclose those at the places, to four standard deviations.
         some = np.sort(values[::ONE_VALUE_IN])
         first = some[max(0, low // ONE_VALUE_IN - 2 * isqrt(len(some)))]
         last = some[min(len(some) - 1, high // ONE_VALUE_IN + 2 * isqrt(len(some)))]

@@ -118,8 +118,10 @@ class PredictionSets:
             begin, stop = int(starts[row]), row + len(part)
             np.add(part.indptr[1:], begin, out=starts[row + 1 : stop + 1])
             end = begin + len(part.indices)
-            if end > len(indices):  # room for all rows, if their sets are as large as so far
-                room = np.empty(end + end * (n_rows - stop) * 17 // (16 * stop), np.int32)
+            if end > len(indices):
+                # Room for all rows with sets as large as so far; the first may be the largest.
+                enough = end + end * (n_rows - stop) * 17 // (16 * stop)
+                room = np.empty(min(enough, 16 * end), dtype=np.int32)
                 room[:begin] = indices[:begin]
                 indices = room
             indices[begin:end] = part.indices

@@ -39,6 +39,7 @@ void expect_shape(const A& matrix, int64_t n_rows, int64_t n_columns) {
 }
 
 void expect_offsets(const Vector<int64_t>& offsets, int64_t n_parts, int64_t size) {
+    expect(n_parts >= 0, "there must be offsets");
     expect_length(offsets, n_parts + 1);
     const int64_t* const at = offsets.data();
     int64_t falls = 0;  // without a branch, so that compilers vectorize

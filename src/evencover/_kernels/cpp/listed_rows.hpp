@@ -392,25 +392,21 @@ inline void each_listed_score(const ListedRow<T>& row, const Score& score, doubl
         const int64_t n = std::min(row.padded - at, n_lanes);
         if (!score.needs_order) {
             for (int64_t l = 0; l < n; ++l) scores[l] = softmax_score(static_cast<double>(p[l]));
-            visit(at, scores);
-            continue;
-        }
-        if (score.by_rank) {
+        } else if (score.by_rank) {
             for (int64_t l = 0; l < n; ++l) scores[l] = score_by_rank(score, at + l + 1, u, top);
-            visit(at, scores);
-            continue;
-        }
-        for (int64_t l = 0; l < n; ++l) {
-            fixed[l] = static_cast<int64_t>(fixed_above_one(static_cast<double>(p[l])) - bits_of_one);
-        }
-        for (int64_t l = 0; row.is_above && l < n; ++l) fixed[l] = fixed_point(static_cast<double>(p[l]));
-        for (int64_t l = 0; l < n_lanes; ++l) {
-            before[l] = mass;
-            mass += fixed[l];
-        }
-        for (int64_t l = 0; l < n; ++l) {
-            const double p_before = from_fixed_point(before[l]);
-            scores[l] = (p_before + u * static_cast<double>(p[l])) + rank_penalty(score, at + l + 1);
+        } else {
+            for (int64_t l = 0; l < n; ++l) {
+                fixed[l] = static_cast<int64_t>(fixed_above_one(static_cast<double>(p[l])) - bits_of_one);
+                if (row.is_above) fixed[l] = fixed_point(static_cast<double>(p[l]));
+            }
+            for (int64_t l = 0; l < n_lanes; ++l) {
+                before[l] = mass;
+                mass += fixed[l];
+            }
+            for (int64_t l = 0; l < n; ++l) {
+                const double p_before = from_fixed_point(before[l]);
+                scores[l] = (p_before + u * static_cast<double>(p[l])) + rank_penalty(score, at + l + 1);
+            }
         }
         visit(at, scores);
     }

@@ -72,12 +72,11 @@ struct PairSums {
 
 // Whether two of n numbers are equal without their last `shift` bits. Reads whole lanes.
 inline bool may_have_equals(const int32_t* values, int64_t n, int shift) {
-    const auto lanes_at = [=](int64_t at) {
-        return _mm512_srl_epi32(_mm512_loadu_si512(values + at), _mm_cvtsi32_si128(shift));
-    };
+    const __m128i by = _mm_cvtsi32_si128(shift);
     __mmask16 equal = 0;
     for (int64_t at = 0; at < n; at += n_lanes) {
-        const __m512i lanes = lanes_at(at), conflicts = _mm512_conflict_epi32(lanes);
+        const __m512i lanes = _mm512_srl_epi32(_mm512_loadu_si512(values + at), by);
+        const __m512i conflicts = _mm512_conflict_epi32(lanes);
         const auto used = static_cast<__mmask16>(first_lanes(n - at < n_lanes ? n - at : n_lanes));
         equal |= _mm512_mask_test_epi32_mask(used, conflicts, conflicts);
         for (int64_t later = at + n_lanes; later < n; ++later) {
