@@ -14,7 +14,17 @@ import evencover
 PACKAGE = Path(evencover.__file__).parent
 # Lowest first. Subpackages of one layer may import each other, as long as there is no cycle.
 LAYERS = (
-    ("errors", "sizes", "threads", "arrays", "rounding", "text_tables", "topk", "validation"),
+    (
+        "errors",
+        "sizes",
+        "threads",
+        "arrays",
+        "ids",
+        "rounding",
+        "text_tables",
+        "topk",
+        "validation",
+    ),
     ("_kernels",),
     ("quantiles", "randomness", "sets", "taxonomy", "plotting"),
     ("scores", "evaluation"),

@@ -5,6 +5,9 @@ The key of a row is its id, or a mix of its content and its index.
 
 import hashlib
 import itertools
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID
 
 import numpy as np
 import oracle
@@ -16,7 +19,9 @@ from scipy.stats import chisquare, kstest, spearmanr
 
 from evencover import APS, StandardPredictor, _kernels
 from evencover._kernels import Draws
-from evencover.randomness import RandomStream, places, random_order, row_ids, uniforms
+from evencover.errors import InputError
+from evencover.ids import id_keys
+from evencover.randomness import RandomStream, places, random_order, uniforms
 
 
 def philox4x32(counter, key):
@@ -112,20 +117,45 @@ def test_random_order_follows_ids_not_places(seed, order):
 
 
 def test_ids_may_be_numbers_or_text():
-    assert row_ids([3, 5], 2).tolist() == [3, 5]
-    assert row_ids(np.array([2**64 - 1], dtype=np.uint64), 1).tolist() == [2**64 - 1]
-    text = row_ids(["patient 7", "patient 8", "patient 7"], 3)
+    assert id_keys([3, 5], 2).tolist() == [3, 5]
+    text = id_keys(["patient 7", "patient 8", "patient 7"], 3)
     assert text[0] == text[2] != text[1]
-    assert text.tolist() == row_ids(np.array(["patient 7", "patient 8", "patient 7"]), 3).tolist()
+    assert text.tolist() == id_keys(np.array(["patient 7", "patient 8", "patient 7"]), 3).tolist()
     # the decimal text of an integer is the integer, whatever else is among the ids
-    both = ["17", "-3", "0", str(2**64 - 1)]
-    assert row_ids(both, 4).tolist() == [17, 2**64 - 3, 0, 2**64 - 1]
-    assert row_ids([*both, "patient 7"], 5).tolist() == [17, 2**64 - 3, 0, 2**64 - 1, text[0]]
-    others = ["017", "+17", "17.0", "-0", "1_7", "١٧", str(2**64), "-9223372036854775809"]
-    assert not np.isin(row_ids(others, 8), row_ids(np.arange(-20, 20), 40)).any()
-    # BLAKE2b with 8 bytes, little endian: a promise to whoever stored a model
+    both = [17, -3, 0, 2**63 - 1, 2**63, 2**64 - 1, 2**70]
+    keys = [int(id_keys([each], 1)[0]) for each in both]
+    assert keys[0] == 17
+    assert keys[2:4] == [0, 2**63 - 1]
+    assert len(set(keys)) == len(keys)
+    assert id_keys([*map(str, both), "patient 7"], 8).tolist() == [*keys, text[0]]
+    others = ["017", "+17", "17.0", "-0", "1_7", "١٧", "-9223372036854775809"]
+    assert not np.isin(id_keys(others, 7), id_keys(np.arange(-20, 20), 40)).any()
+    # BLAKE2b with 8 bytes, little endian, and a bit that no integer's key has
     digest = hashlib.blake2b(b"patient 7", digest_size=8).digest()
-    assert int(text[0]) == int.from_bytes(digest, "little")
+    assert int(text[0]) == int.from_bytes(digest, "little") | 2**63
+
+
+def test_one_id_has_one_key_in_every_type():
+    moment = datetime(2024, 1, 1, 9, 30, 0, 500_000)
+    times = [[moment], np.array([moment], "M8[us]"), np.array([moment], "M8[ns]")]
+    assert len({int(id_keys(each, 1)[0]) for each in times}) == 1
+    whole = [[7], ["7"], [7.0], np.array([7.0], "f4"), np.array([7], "u1"), np.array(["7"])]
+    assert {int(id_keys(each, 1)[0]) for each in whole} == {7}
+    assert id_keys([UUID(int=5)], 1) == id_keys([str(UUID(int=5))], 1)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, "a"], ["a", None], [1.0, None], [True], [1, True], [0.5], [float("nan")], ["a", " "],
+        [b"a"], np.array(["NaT"], "M8[s]"), np.array([2.0**24], "f4"), [2.0**53], ["\ud800"],
+        [Decimal(1)],
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_is_no_id_is_an_error_that_names_the_row(values):
+    with pytest.raises(InputError, match=rf"(?s)'ids'.* row {len(values) - 1}"):
+        id_keys(values, len(values))
 
 
 def test_no_global_state_is_read_or_changed(simulate):

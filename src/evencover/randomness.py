@@ -6,19 +6,14 @@ the user's id, or a mix of the row's content and index (`_kernels.row_keys`).
 
 from __future__ import annotations
 
-import hashlib
-import re
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from evencover import _kernels
-from evencover.arrays import Array, FloatArray, to_numpy
-from evencover.errors import InputError
+from evencover.arrays import Array, FloatArray
 from evencover.validation import whole_number
-
-_DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,19}")  # an integer as Python and NumPy print it
 
 
 class RandomStream(IntEnum):
@@ -62,39 +57,6 @@ def random_order(random_state: int, use: RandomStream, ids: Array) -> Array:
     at = places(0, len(ids))
     bits = _kernels.random_bits(int(random_state), int(RandomStream.REPEATED_IDS), at)
     return np.lexsort((at, bits, ids, key))
-
-
-def row_ids(ids: Any, n_rows: int) -> Array:
-    """Convert ids to 64-bit keys: integers as they are, text hashed (BLAKE2b).
-
-    The decimal text of an integer has the key of the integer, because files store ids in either
-    type.
-
-    >>> row_ids([17], 1) == row_ids(["17"], 1), row_ids(["17"], 1) == row_ids(["017"], 1)
-    (array([ True]), array([False]))
-    """
-    values = to_numpy(ids, "'ids'")
-    if values.shape != (n_rows,):
-        raise InputError(
-            f"'ids' must have one entry per row. Got shape {values.shape} for {n_rows} rows."
-        )
-    if values.dtype.kind in "iu":
-        return values.astype(np.uint64)
-    texts = values.tolist()
-    if values.dtype.kind in "UOT" and all(isinstance(value, str) for value in texts):
-        try:
-            return np.array([_key(text) for text in texts], dtype=np.uint64)
-        except UnicodeEncodeError as error:  # half of a character
-            raise InputError(
-                f"'ids' must be text that UTF-8 can encode. Got {error.object[error.start]!r}."
-            ) from None
-    raise InputError(f"'ids' must be integers or text. Got {values.dtype}.")
-
-
-def _key(text: str) -> int:
-    if _DECIMAL.fullmatch(text) and -(2**63) <= int(text) < 2**64:
-        return int(text) % 2**64  # as NumPy casts a negative integer
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def places(start: int, stop: int) -> Array:

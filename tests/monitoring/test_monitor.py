@@ -17,9 +17,10 @@ from evencover import (
     InputError,
     StandardPredictor,
 )
+from evencover.ids import id_keys
 from evencover.monitoring.evidence import block_of, shortfall_log_e, urn_log_e
 from evencover.predictors import make_predictor, method_names
-from evencover.randomness import RandomStream, random_order, row_ids
+from evencover.randomness import RandomStream, random_order
 
 K = 5
 NOW = {"period": "now"}
@@ -50,7 +51,7 @@ def observed(predictor, rows, ids):
 
 def arrival(n_rows, ids=None):
     """The order in which rows of one call count."""
-    keys = np.arange(n_rows, dtype=np.uint64) if ids is None else row_ids(ids, n_rows)
+    keys = np.arange(n_rows, dtype=np.uint64) if ids is None else id_keys(ids, n_rows)
     return random_order(0, RandomStream.EVIDENCE, keys)
 
 

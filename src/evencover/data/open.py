@@ -70,7 +70,7 @@ from evencover.data.readers import (
 )
 from evencover.data.source import Classes, Matching, Reader, Source
 from evencover.errors import InputError, listed, warn_caller
-from evencover.randomness import row_ids
+from evencover.ids import id_keys
 from evencover.topk import TopK, is_sparse
 from evencover.validation import MISSING, is_integer_text
 
@@ -387,7 +387,7 @@ def positions_by_id(ids: Any, label_ids: Any) -> IntArray:
     Raise InputError if an id occurs twice, or if an id is not among the others.
     """
     ids, label_ids = to_numpy(ids), to_numpy(label_ids)
-    keys, label_keys = row_ids(ids, len(ids)), row_ids(label_ids, len(label_ids))
+    keys, label_keys = id_keys(ids, len(ids)), id_keys(label_ids, len(label_ids))
     if np.array_equal(keys, label_keys):
         return np.arange(len(keys))
     for some, values, where in ((keys, ids, "rows"), (label_keys, label_ids, "labels")):

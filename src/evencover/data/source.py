@@ -13,7 +13,7 @@ import numpy as np
 from evencover.arrays import Array, IntArray, to_numpy
 from evencover.data.columns import ColumnUses
 from evencover.errors import InputError, listed, warn_caller
-from evencover.randomness import row_ids
+from evencover.ids import id_keys
 from evencover.rounding import warn_of_precision
 from evencover.sizes import at_once, sampled
 from evencover.topk import TopK, concatenate_rows, numbers_per_row
@@ -228,7 +228,7 @@ class Source:
     def with_ids(self, ids: Any) -> Source:
         """Use these ids, one per row."""
         values = to_numpy(ids, "'ids'")
-        keys = row_ids(values, values.size if self.n_rows is None else self.n_rows)
+        keys = id_keys(values, values.size if self.n_rows is None else self.n_rows)
         return replace(self, ids=values, keys=keys, reader=self.reader.without_ids())
 
     def without_ids(self) -> Source:
@@ -421,7 +421,7 @@ class Source:
             if ids is not None:
                 ids = ids[part]
             elif self.reader.has_ids:
-                ids = row_ids(raw.ids, len(rows))
+                ids = id_keys(raw.ids, len(rows))
             yield Block(self.offset + start, rows, labels, ids, self)
             start = part.stop
             if is_compared:

@@ -16,6 +16,7 @@ from evencover.data.fingerprint import Sampler
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import map_source
 from evencover.errors import InputError, listed, warn_caller
+from evencover.ids import id_keys
 from evencover.monitoring.evidence import Urn
 from evencover.monitoring.snapshot import (
     ClassEvidence,
@@ -39,7 +40,6 @@ from evencover.predictors.fit import digest
 from evencover.predictors.rule import SetRule
 from evencover.predictors.shift_checks import about_copies
 from evencover.quantiles import Thresholds, exact_fraction
-from evencover.randomness import row_ids
 from evencover.sets import PredictionSets
 from evencover.validation import real_number
 
@@ -187,7 +187,7 @@ class CoverageMonitor:
 
     def served(self, rows: Array, ids: Any, sets: PredictionSets, rule: SetRule) -> ServedRows:
         """Return what is to be recorded of rows (n, K) whose `sets` a service has computed."""
-        within_rule, keys = self._within(rule), signed(row_ids(ids, len(sets)))
+        within_rule, keys = self._within(rule), signed(id_keys(ids, len(sets)))
         self._reject_calibration_ids(keys)
         within = None if within_rule is None else pack_sets(within_rule.predict_set(rows, ids))
         return ServedRows(today(), keys, pack_sets(sets), within or [None] * len(sets))
@@ -203,7 +203,7 @@ class CoverageMonitor:
         their row, within the retention. A label that is not among the classes counts as a miss of
         overall coverage.
         """
-        keys = signed(row_ids(ids, len(ids)))
+        keys = signed(id_keys(ids, len(ids)))
         names = self._names(labels, len(keys))
         self._reject_calibration_ids(keys)
         return self.state.label(keys, names, _periods(time, period, len(keys)))

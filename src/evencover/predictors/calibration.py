@@ -16,9 +16,10 @@ from evencover.data.source import Block, Source
 from evencover.engine.blocks import gathered, joined, map_source
 from evencover.errors import InputError, MismatchWarning, warn_caller
 from evencover.evaluation.label_fit import label_fit
+from evencover.ids import id_keys
 from evencover.predictors.rule import BoundScore
 from evencover.quantiles import GroupedScores, by_group, calibration_scores
-from evencover.randomness import RandomStream, places, random_order, row_ids, uniforms
+from evencover.randomness import RandomStream, places, random_order, uniforms
 from evencover.scores import Score
 from evencover.validation import class_labels, whole_number
 
@@ -297,7 +298,7 @@ def rows_of_scores(
     if len(scores) == 0:
         raise InputError("There must be at least one calibration row. Got none.")
     by_index = ids is None
-    ids = places(0, len(scores)) if ids is None else row_ids(ids, len(scores))
+    ids = places(0, len(scores)) if ids is None else id_keys(ids, len(scores))
     if not by_index:
         warn_of_repeated_ids(ids)
     names = as_class_names(class_names, n_classes)

@@ -17,9 +17,10 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
 from evencover.errors import InputError
 from evencover.evaluation.metrics import Confusions, EvaluationCounts, Tally
+from evencover.ids import id_keys
 from evencover.predictors.acceptance import Acceptance
 from evencover.quantiles import Thresholds
-from evencover.randomness import places, row_ids
+from evencover.randomness import places
 from evencover.scores import Score, Softmax
 from evencover.sets import PredictionSets
 from evencover.topk import TopK, raise_listed_logits
@@ -195,7 +196,7 @@ class SetRule:
     def few_sets(self, rows: Any, ids: Any) -> PredictionSets:
         """Compute the sets of a few rows that are floating-point numbers of all classes."""
         self.scoring.refuse_probabilities(rows)
-        keys = None if ids is None else row_ids(ids, len(rows))
+        keys = None if ids is None else id_keys(ids, len(rows))
         if isinstance(rows, TopK):
             return self.sets(Block(0, rows, ids=keys))
         try:

@@ -12,8 +12,9 @@ import numpy as np
 from evencover import _kernels
 from evencover._kernels import BadRow, Draws, Formula, Position
 from evencover.arrays import Array, FloatArray, IntArray
+from evencover.ids import id_keys
 from evencover.quantiles import Thresholds
-from evencover.randomness import RandomStream, check_random_state, row_ids
+from evencover.randomness import RandomStream, check_random_state
 from evencover.validation import class_labels, raise_bad_row, score_rows
 
 
@@ -122,7 +123,7 @@ class Score(ABC):
         """Call a kernel on the rows; raise InputError for the first bad one."""
         seed, ids, logits, calibrating = options
         check_random_state(seed, self.name)
-        keys = None if ids is None else row_ids(ids, len(rows))
+        keys = None if ids is None else id_keys(ids, len(rows))
         inputs = (self.base.kernel, rows, self.draws(seed, keys, calibrating=calibrating))
         try:
             return kernel(*inputs, *arguments, logits=logits)
