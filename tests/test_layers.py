@@ -19,6 +19,7 @@ LAYERS = (
         "sizes",
         "threads",
         "arrays",
+        "classes",
         "ids",
         "rounding",
         "text_tables",
