@@ -1,15 +1,24 @@
-"""Measure the memory that a large file takes, and the sets of one row at a time."""
+"""Measure evencover alone: the memory of a large file, the sets of single rows, and `compare`.
+
+``python -m benchmarks`` runs the first two, and ``python -m benchmarks.alone`` times `compare`: 12
+candidates (its default methods and scores) on 10 splits, with rows as peaked as those of a model
+that reads characters. It prints the median time and the memory over the input.
+"""
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks import data
-from benchmarks.harness import CACHE, Record, run_job
+from benchmarks.harness import CACHE, PeakMemory, Record, run_job, timed
 from benchmarks.plan import ALPHA, OURSELVES, Plan
 
 ONE_ROW_PEERS = ("torchcp", "mapie")
@@ -60,3 +69,44 @@ def _medians(each: list[Record], runs: dict[str, list[Record]]) -> Record:
         "seconds": statistics.median(run["seconds"] for run in each),
         "ratio": statistics.median(run["seconds"] / own["seconds"] for run, own in pairs),
     }
+
+
+def peaked(n_rows: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Simulate rows of which most give one class nearly all mass, and labels: 5% are errors."""
+    rng = np.random.default_rng(0)
+    home = rng.integers(0, n_classes, n_rows)
+    similar = home ^ 1  # characters that look alike
+    rows = rng.standard_normal((n_rows, n_classes), dtype=np.float32) * np.float32(2.5)
+    each = np.arange(n_rows)
+    rows[each, similar % n_classes] += np.float32(11)
+    rows[each, home] += rng.uniform(14, 28, n_rows).astype(np.float32)
+    for row in rows:  # in place, because the rows fill much of the memory
+        np.exp(row - row.max(), out=row)
+        row /= row.sum()
+    return rows, np.where(rng.random(n_rows) < 0.95, home, similar % n_classes)
+
+
+def main() -> None:
+    """Print one line about `compare`."""
+    import evencover
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few rows: the times mean nothing")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", evencover.EvencoverWarning)  # about small classes
+    n_rows, n_classes = (1_000, 60) if options.quick else (12_000, 6_624)
+    rows, labels = peaked(n_rows, n_classes)
+    evencover.compare(rows[:200], labels[:200], n_splits=2)  # imports, thread pools
+    with PeakMemory() as memory:
+        first = timed(lambda: evencover.compare(rows, labels, n_splits=10))
+    more = [timed(lambda: evencover.compare(rows, labels)) for _ in range(options.repeats - 1)]
+    seconds, megabytes = statistics.median([first, *more]), memory.over_start / 1e6
+    print(
+        f"compare, 12 candidates x 10 splits on {n_rows:,} x {n_classes:,} rows: {seconds:.2f} s, "
+        f"{megabytes:.0f} MB over the input"
+    )
+
+
+if __name__ == "__main__":
+    main()

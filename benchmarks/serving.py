@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import subprocess
 import sys
@@ -22,12 +23,31 @@ import numpy as np
 
 from benchmarks.harness import RESULTS, write_results
 from evencover import BasePredictor, ClasswisePredictor, CoverageMonitor, PooledPredictor, save
-from evencover.monitoring.state import ServedRows, pack_sets
+from evencover.monitoring.state import Judged, ServedRows, pack_sets
 from evencover.sets import PredictionSets
 
 CONNECTIONS, CLASSES, ROWS = 8, 1000, 1000
 MONITORED, LABELED, PERIODS, LOOKS = 10_000, 1_000_000, 30, 40
+LOOKED = {"findings": "/v1/coverage", "metrics": "/metrics"}
 TOKEN = "benchmark"
+BARE = "the same body, bare starlette"
+BARE_SERVER = """
+import socket
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+async def answer(request):
+    await request.body()
+    return Response(b'{"sets": [[1]]}', media_type="application/json")
+
+listening = socket.create_server(("127.0.0.1", 0))
+print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
+app = Starlette(routes=[Route("/v1/sets", answer, methods=["POST"])])
+config = uvicorn.Config(app, http="h11", log_level="warning", access_log=False)
+uvicorn.Server(config).run(sockets=[listening])
+"""
 
 
 def made(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -62,7 +82,8 @@ def tensor_body(rows: np.ndarray) -> tuple[bytes, str]:
             ("ids", rows.shape[:1], "BYTES", len(ids)),
         )
     ]
-    outputs = [{"name": name, "parameters": {"binary_data": True}} for name in ("sizes", "classes")]
+    names = "sizes", "members", "starts"
+    outputs = [{"name": name, "parameters": {"binary_data": True}} for name in names]
     head = json.dumps({"inputs": inputs, "outputs": outputs}).encode()
     body = head + rows.tobytes() + ids
     return body, f"Inference-Header-Content-Length: {len(head)}\r\n"
@@ -122,6 +143,39 @@ async def load(
     }
 
 
+def port_of(server: subprocess.Popen[str]) -> int:
+    """Wait for a server; return its port."""
+    assert server.stdout is not None
+    return int(server.stdout.readline().rpartition(":")[2])
+
+
+def hostile(port: int) -> list[dict[str, float | str]]:
+    """Measure other requests while a client sends shapes whose product took 41 seconds."""
+    ids = {"name": "ids", "shape": [2**31 - 1] * 100_000, "datatype": "BYTES", "data": ["a"]}
+    attack = post("/v2/models/model/infer", json.dumps({"inputs": [ids]}).encode())
+    look = post("/healthz", b"", method="GET")
+
+    async def both() -> tuple[list[float], list[float]]:
+        attacker = asyncio.create_task(one_connection(port, attack, 200))
+        seconds, _ = await one_connection(port, look, 200)
+        return seconds, (await attacker)[0]
+
+    names = "GET /healthz, next to a hostile client", "a hostile request"
+    return [
+        {
+            "request": name,
+            "connections": 1,
+            "requests": len(seconds),
+            "errors": 0,
+            "per_second": len(seconds) / sum(seconds),
+            "p50_ms": 1000 * float(np.quantile(seconds, 0.5)),
+            "p99_ms": 1000 * float(np.quantile(seconds, 0.99)),
+            "cpu_ms": math.nan,
+        }
+        for name, seconds in zip(names, asyncio.run(both()), strict=True)
+    ]
+
+
 def alone(predictor: BasePredictor, rows: np.ndarray, times: int) -> tuple[float, float]:
     """Measure milliseconds of `predict_set` for the same rows: processor time and wall time."""
     ids = np.arange(len(rows))
@@ -142,27 +196,31 @@ def measure(requests: int) -> list[dict[str, float | str]]:
         server = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, cwd=folder, env=dict(os.environ)
         )
+        bare = subprocess.Popen([sys.executable, "-c", BARE_SERVER], stdout=-1, text=True)
         try:
-            assert server.stdout is not None
-            port = int(server.stdout.readline().rpartition(":")[2])
+            port, bare_port = map(port_of, (server, bare))
             one_row = post("/v1/sets", json_body(rows[:1]))
             many = post("/v2/models/model/infer", *tensor_body(rows))
             kinds = {
                 "one row, JSON": (one_row, requests, rows[:1]),
+                BARE: (one_row, requests, rows[:1]),
                 f"{ROWS} rows, binary tensors": (many, requests // 20, rows),
             }
             found: list[dict[str, float | str]] = []
             for name, (sent, n_requests, _) in kinds.items():
+                at, pid = (bare_port, bare.pid) if name == BARE else (port, server.pid)
                 for connections in (1, CONNECTIONS):
                     n_own = max(CONNECTIONS, n_requests // (1 if connections > 1 else 4))
-                    one = load(port, sent, n_own, connections, server.pid)
+                    one = load(at, sent, n_own, connections, pid)
                     found.append({"request": name, **asyncio.run(one)})
+            found += hostile(port)
         finally:
-            server.terminate()
-            server.wait(timeout=20)
+            for process in (server, bare):
+                process.terminate()
+                process.wait(timeout=20)
     alone(predictor, rows, 3)
     for each in found:
-        part = kinds[str(each["request"])][2]
+        part = kinds.get(str(each["request"]), kinds[BARE])[2]
         times = alone(predictor, part, 2000 if len(part) == 1 else 100)
         each["predict_set_cpu_ms"], each["predict_set_ms"] = times
     return found
@@ -178,8 +236,14 @@ def monitored(folder: Path, labels: int) -> None:
     for period in range(PERIODS):
         n_rows, day = LABELED // PERIODS, f"2026-01-{period + 1:02}"
         classes, keys = rng.integers(0, MONITORED, n_rows), rng.integers(0, 2**63, n_rows)
-        served = rows_of(rng, keys, day, classes, rng.random(n_rows) < 0.92)
-        monitor.state.update(monitor.model.key, served, [*map(str, classes)], [day] * n_rows)
+        is_hit = rng.random(n_rows) < 0.92
+        served = rows_of(rng, keys, day, classes, is_hit)
+        columns = keys.tolist(), classes.tolist(), is_hit.astype(int).tolist()
+        judged = [
+            Judged(key, key, str(y), served.time, day, y, hit, hit)
+            for key, y, hit in zip(*columns, strict=True)
+        ]
+        monitor.state.update(monitor.model.key, served, judged)
     for start in range(0, labels, 10_000):
         keys = np.arange(start, min(start + 10_000, labels))
         monitor.state.record((monitor.model.key, rows_of(rng, keys, "2026-02-01")))
@@ -199,7 +263,7 @@ def rows_of(
     members[:, 0] = np.where(is_hit, classes, members[:, 0])
     starts = np.arange(0, 5 * n_rows + 1, 5)
     sets = pack_sets(PredictionSets.from_csr(starts, members.ravel(), MONITORED))
-    return ServedRows(day, keys.tolist(), sets, sets)
+    return ServedRows(time.time(), day, keys.tolist(), keys.tolist(), sets, sets)
 
 
 def memory(pid: int) -> float:
@@ -221,9 +285,9 @@ async def watch(port: int, pid: int, labels: int) -> list[dict[str, float | str]
         length = int(head.lower().partition(b"content-length:")[2].split()[0])
         return time.perf_counter() - begun, await reader.readexactly(length)
 
-    look = post("/v1/coverage", b"", method="GET")
-    await ask(look)  # the first one reads everything
-    seconds: dict[str, list[float]] = {"one label by id": [], "findings": []}
+    looks = {name: post(path, b"", method="GET") for name, path in LOOKED.items()}
+    await ask(looks["findings"])  # the first one reads everything
+    seconds: dict[str, list[float]] = {"one label by id": [], **{name: [] for name in looks}}
     used, sizes = dict.fromkeys(seconds, 0.0), []
     every = max(1, labels // LOOKS)
     for start in range(0, labels, every):
@@ -234,10 +298,14 @@ async def watch(port: int, pid: int, labels: int) -> list[dict[str, float | str]
             took, answer = await ask(post("/v1/labels", content))
             assert json.loads(answer)["counted"] == 1
             seconds["one label by id"].append(took)
-        middle = cpu_seconds(pid)
-        seconds["findings"].append((await ask(look))[0])
-        used["one label by id"] += middle - before
-        used["findings"] += cpu_seconds(pid) - middle
+        used["one label by id"] += cpu_seconds(pid) - before
+        for name, look in looks.items():
+            n += 1  # a label that the findings do not have
+            content = json.dumps({"ids": [f"later {n}"], "labels": [0]}).encode()
+            await ask(post("/v1/labels", content))
+            before = cpu_seconds(pid)
+            seconds[name].append((await ask(look))[0])
+            used[name] += cpu_seconds(pid) - before
         sizes.append(memory(pid))
     writer.close()
     warm = sizes[len(sizes) // 4 :]

@@ -18,6 +18,7 @@ from evencover import (
     StandardPredictor,
 )
 from evencover.ids import id_keys
+from evencover.monitoring import state
 from evencover.monitoring.evidence import block_of, shortfall_log_e, urn_log_e
 from evencover.predictors import make_predictor, method_names
 from evencover.randomness import RandomStream, random_order
@@ -206,15 +207,101 @@ def test_a_long_good_history_does_not_hide_a_fall(data):
 def test_rows_count_once_by_their_ids(predictor, new):
     rows, labels, ids = new
     monitor = CoverageMonitor(predictor)
-    assert monitor.update(rows, labels, ids=ids) == (500, 0, 0, 0)
-    assert monitor.update(rows, labels, ids=ids) == (0, 0, 500, 0)
+    assert monitor.update(rows, labels, ids=ids) == (500, 0, 0, 0, 0)
+    assert monitor.update(rows, labels, ids=ids) == (0, 0, 500, 0, 0)
     assert monitor.snapshot().totals[0] == 500
-    assert monitor.update(rows, labels) == (500, 0, 0, 0)  # without ids they are other rows
+    assert monitor.update(rows, labels) == (500, 0, 0, 0, 0)  # without ids they are other rows
     assert monitor.snapshot().totals[0] == 1000
-    assert monitor.update(rows[:3], labels[:3], ids=["a", "b", "a"]) == (2, 0, 1, 0)
-    assert monitor.observe(rows[:3], ids=["a", "c", "c"]) == 1
+    twice = [0, 1, 0]
+    assert monitor.update(rows[twice], labels[twice], ids=["a", "b", "a"]) == (2, 0, 1, 0, 0)
+    assert monitor.observe(rows[twice], ids=["a", "c", "a"]) == 1
     with pytest.raises(InputError, match="'ids'"):
         monitor.observe(rows)
+
+
+# Pairs of rows and labels -------------------------------------------------------------------------
+
+
+def test_one_id_of_different_rows_is_an_error_that_names_it(predictor, new):
+    """The monitor once paired the first row with the last label: coverage 29.3%, not 91.5%."""
+    rows, labels, _ = new
+    monitor, patients = CoverageMonitor(predictor), [f"patient {n // 2}" for n in range(500)]
+    for send in (
+        lambda: monitor.update(rows, labels, ids=patients),
+        lambda: monitor.observe(rows, ids=patients),
+    ):
+        with pytest.raises(InputError, match="0 and 1, of 'patient 0'"):
+            send()
+    assert monitor.snapshot().totals[0] == 0
+
+
+def test_each_row_of_a_recurring_id_counts_with_its_own_label(predictor, new):
+    rows, labels, _ = new
+    monitor, patients = CoverageMonitor(predictor), [f"patient {n}" for n in range(250)]
+    for part in (slice(0, 250), slice(250, 500)) * 2:
+        counts = monitor.update(rows[part], labels[part], ids=patients)
+        assert counts[0] + counts[2] == 250
+    first, second = (
+        updated(predictor, rows[part], labels[part], ids=patients)
+        for part in (slice(0, 250), slice(250, 500))
+    )
+    found = monitor.snapshot()
+    np.testing.assert_array_equal(found.covered, first.covered + second.covered)
+    np.testing.assert_array_equal(found.rows, first.rows + second.rows)
+
+
+def hit_and_miss(predictor, rows):
+    """Two rows and a label that only the set of the first contains."""
+    sets = predictor.predict_set(rows, ids=["a"] * len(rows))
+    covered = np.stack([sets.contains([y] * len(rows)) for y in range(K)])
+    (y,) = np.flatnonzero(covered.any(axis=1) & ~covered.all(axis=1))[:1]
+    return [rows[[np.flatnonzero(covered[y] == is_hit)[0]]] for is_hit in (True, False)], int(y)
+
+
+@pytest.mark.parametrize(
+    ("time", "is_covered"),
+    [
+        (None, False),
+        ("2027-01-15T07:59:59+00:00", True),  # before both rows: the first
+        ("2027-01-15 08:00:00", True),
+        ("2027-01-15T09:30:00+01:00", True),
+        ("2027-01-15T09:00:01Z", False),
+        ("2027-01-15", False),  # without a time of day, the arrival of the label decides
+    ],
+)
+def test_a_label_counts_for_the_last_row_of_its_id_before_it(
+    predictor, new, monkeypatch, time, is_covered
+):
+    clock = [1.8e9]  # 2027-01-15T08:00
+    monkeypatch.setattr(state.time, "time", lambda: clock[0])
+    monitor, (parts, y) = CoverageMonitor(predictor), hit_and_miss(predictor, new[0])
+    for row in parts:
+        monitor.observe(row, ids=["a"])
+        clock[0] += 3600
+    times = None if time is None else [time]
+    assert monitor.label(["a"], [y], time=times) == (1, 0, 0, 0, 1)
+    assert monitor.snapshot().totals == (1, int(is_covered))
+    assert monitor.label(["a"], [y], time=times) == (0, 0, 1, 0, 1)
+
+
+def test_labels_are_those_of_the_model_that_served_the_row(data, new):
+    """After a new model with another order of classes, coverage was once 0.0 instead of 1.0."""
+    names = ["ant", "bee", "cat", "dog", "eel"]
+    old, rows = StandardPredictor(), data.rows
+    old = old.fit(rows[:400], data.labels[:400], class_names=names)
+    turned = StandardPredictor().fit(
+        np.roll(rows[:400], 1, axis=1),
+        (data.labels[:400] + 1) % K,
+        class_names=[names[-1], *names[:-1]],
+    )
+    first = CoverageMonitor(old)
+    first.observe(new[0], ids=new[2])
+    second = CoverageMonitor(turned, state=first.state)
+    assert second.label(new[2], new[1]).counted == 500  # indices in the answers of the first
+    assert_same_counts(first.snapshot(), updated(old, new[0], new[1], ids=new[2]))
+    second.observe(np.roll(new[0], 1, axis=1), ids=new[2])  # it counts the same classes by name
+    expected = updated(turned, np.roll(new[0], 1, axis=1), (new[1] + 1) % K, ids=new[2])
+    assert_same_counts(second.snapshot(), expected)
 
 
 # Corrections ------------------------------------------------------------------------------------
@@ -227,10 +314,10 @@ def test_a_corrected_label_replaces_the_first_one(predictor, new, by_id, wrong):
     monitor = observed(predictor, rows, ids)
     n_wrong = int((labels != wrong).sum())
     first = [wrong] * 500
-    assert monitor.label(ids, first) == (500, 0, 0, 0)
+    assert monitor.label(ids, first) == (500, 0, 0, 0, 0)
     send = partial(monitor.label, ids) if by_id else partial(monitor.update, rows, ids=ids, **NOW)
     counts = send(labels=labels)
-    assert counts == (0, n_wrong, 500 - n_wrong, 0)
+    assert counts == (0, n_wrong, 500 - n_wrong, 0, 0)
     found, expected = monitor.snapshot(), updated(predictor, rows, labels, ids=ids, **NOW)
     assert_same_counts(found, expected)
     assert found.periods == expected.periods
@@ -240,9 +327,9 @@ def test_a_corrected_label_replaces_the_first_one(predictor, new, by_id, wrong):
 
 def test_of_two_labels_of_one_id_the_last_counts(predictor, new):
     monitor = observed(predictor, new[0][:1], ["a"])
-    assert monitor.label(["a", "a"], [1, 2]) == (1, 0, 1, 0)
+    assert monitor.label(["a", "a"], [1, 2]) == (1, 0, 1, 0, 0)
     assert monitor.snapshot().rows.tolist() == [0, 0, 1, 0, 0]
-    assert monitor.label(["b", "b"], [1, 2]) == (0, 0, 1, 1)
+    assert monitor.label(["b", "b"], [1, 2]) == (0, 0, 1, 1, 0)
     monitor.observe(new[0][1:2], ids=["b"])
     assert monitor.snapshot().rows.tolist() == [0, 0, 2, 0, 0]
 
@@ -300,12 +387,12 @@ def test_labels_find_their_rows_by_id_and_those_of_unknown_rows_wait(predictor, 
         observed(predictor, rows, ids),
         updated(predictor, rows, labels, ids=ids, **NOW),
     )
-    assert monitor.label(ids, labels) == (500, 0, 0, 0)
+    assert monitor.label(ids, labels) == (500, 0, 0, 0, 0)
     assert_same_evidence(monitor.snapshot(), whole)
     assert monitor.snapshot().periods == whole.periods
     monitor = observed(predictor, rows[:400], ids[:400])
-    assert monitor.label(ids, labels) == (400, 0, 0, 100)
-    assert monitor.label(ids[350:], labels[350:]) == (0, 0, 50, 100)
+    assert monitor.label(ids, labels) == (400, 0, 0, 100, 0)
+    assert monitor.label(ids[350:], labels[350:]) == (0, 0, 50, 100, 0)
     assert (monitor.snapshot().totals[0], monitor.snapshot().waiting) == (400, 100)
     monitor.observe(rows[400:], ids=ids[400:], **NOW)
     assert_same_counts(monitor.snapshot(), whole)
@@ -346,6 +433,8 @@ def test_bad_parameters_are_rejected(predictor, name, value):
         *((["a", "b"], [0, label], None, "labels") for label in (0.5, "", None, True, -1, K, 99)),
         ([0.5], [1], None, "ids"),
         (["a"], [1], ["soon"], "time"),
+        *((["a"], [1], [time], "time") for time in ("0001-01-01T00:00:00+14:00", "1899-12-31")),
+        *((["a"], [1], [time], "time") for time in ("9999-12-31T23:59:59-14:00", "2201-01-01")),
         (["a"], [1], ["2026-01-01", "2026-01-01"], "time"),
     ],
     ids=str,

@@ -126,8 +126,11 @@ def test_failures_show_nothing_of_the_inside(client, data, monkeypatch):
     monkeypatch.setattr(client.service, "sets", lambda *_: 1 / 0)
     again = TestClient(client.app, raise_server_exceptions=False)
     answer = again.post("/v1/sets", json=body(data), headers=BEARER)
-    assert answer.status_code == 500
+    assert answer.status_code == 422
     assert "division" not in answer.json()["error"]
+    figures = again.get("/metrics").text
+    assert 'evencover_requests_total{path="/v1/sets",status="422"} 1.0' in figures
+    assert "evencover_failures_total 1.0" in figures
 
 
 def test_rows_by_class_are_top_k_rows(client, data, fitted):

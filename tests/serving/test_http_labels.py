@@ -76,7 +76,7 @@ def test_an_id_that_is_sent_again_counts_once_also_after_a_restart(serve, data):
     post(client, "/v1/sets", body(data))
     assert numbers(post(client, "/v1/labels", sent)) == (100, 0, 0)
     sent["labels"][0] = (sent["labels"][0] + 1) % K
-    counts = {"counted": 0, "corrected": 1, "repeated": 99, "waiting": 0}
+    counts = {"counted": 0, "corrected": 1, "repeated": 99, "waiting": 0, "several": 0}
     assert post(serve(), "/v1/labels", sent) == counts
 
 
@@ -195,7 +195,7 @@ def test_a_state_that_does_not_answer_is_no_endless_wait(serve, data, monkeypatc
     monkeypatch.setattr(http, "STATE_SECONDS", 0.1)
     monkeypatch.setattr(http, "SCRAPE_SECONDS", 0.1)
     client, goes_on = serve(), threading.Event()
-    monkeypatch.setattr(client.service, "coverage", lambda: goes_on.wait(20))
+    monkeypatch.setattr(client.service, "snapshot", lambda: goes_on.wait(20))
     monkeypatch.setattr(MonitorState, "label", lambda *_: goes_on.wait(20))
     assert client.get("/v1/coverage").status_code == 503
     assert client.post("/v1/labels", json=labels_of(data)).status_code == 503
@@ -270,7 +270,14 @@ def test_no_rows_give_no_sets_and_no_labels_none(client):
     assert numbers(post(client, "/v1/labels", {"ids": [], "labels": []})) == (0, 0, 0)
     tensor = {"name": "probabilities", "shape": [0, K], "datatype": "FP64", "data": []}
     found = post(client, "/v2/models/model/infer", {"inputs": [tensor]})
-    assert [output["shape"] for output in found["outputs"]] == [[0], [0, K], [0]]
+    shapes = {output["name"]: output["shape"] for output in found["outputs"]}
+    assert shapes == {
+        "sizes": [0],
+        "members": [0],
+        "starts": [1],
+        "classes": [0, K],
+        "accepted": [0],
+    }
 
 
 def test_answers_are_limited(serve, data):

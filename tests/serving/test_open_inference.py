@@ -77,6 +77,8 @@ def test_tritons_client_finds_the_server_and_the_model(triton):
     ]
     assert about["outputs"] == [
         {"name": "sizes", "datatype": "INT64", "shape": [-1]},
+        {"name": "members", "datatype": "INT64", "shape": [-1]},
+        {"name": "starts", "datatype": "INT64", "shape": [-1]},
         {"name": "classes", "datatype": "INT64", "shape": [-1, K]},
         {"name": "accepted", "datatype": "BOOL", "shape": [-1]},
     ]

@@ -112,7 +112,7 @@ def test_every_acknowledged_label_survives_kills_exactly_once(kind, folder, data
         monitor = CoverageMonitor(fitted, state=state)
         found = monitor.snapshot()
         with monitor.state.reading() as run:
-            sql = "SELECT COUNT(*) AS n, COUNT(DISTINCT id) AS ids FROM served WHERE label > ''"
+            sql = "SELECT COUNT(*) AS n, COUNT(DISTINCT id) AS ids FROM labels"
             assert run(sql) == [(len(acknowledged), len(acknowledged))]
         ids = [f"row {n}" for n in acknowledged]
         rows, labels = data.rows[acknowledged % 600], data.labels[acknowledged % 600]

@@ -7,15 +7,16 @@ number of processes may share a database. The SQL is the same for both.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import threading
 from collections import namedtuple
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from evencover.errors import InputError, needs, one_line
 
@@ -23,6 +24,10 @@ LOCK_SECONDS = 5.0  # to wait for another writer
 MEMORY = ":memory:"
 MAX_VALUES = 30_000  # of one statement; SQLite takes 32,766
 WRITERS = 0x65766E63  # PostgreSQL's advisory lock of evencover's writers
+# A URL whose host and database can be shown: user, password and options have no part in them.
+_PLAIN = re.compile(
+    r"postgres(?:ql)?://(?:[^@/?#]*@)?([\w.,-]*|\[[0-9a-fA-F:.]+\])(?::\d+)?(/[\w.-]*)?(?:\?[^@#]*)?"
+)
 
 
 class StateError(InputError):
@@ -44,10 +49,15 @@ class Database:
         self, location: str, tables: Mapping[str, str], indexes: Mapping[str, str], number: int
     ) -> None:
         self.is_postgresql = location.startswith(("postgresql://", "postgres://"))
-        self.name = location
-        if self.is_postgresql:  # without user and password
-            parts = urlsplit(location)
-            self.name = f"postgresql://{parts.hostname or ''}{parts.path}"
+        plain, self.name = _PLAIN.fullmatch(location), location
+        if self.is_postgresql and plain:
+            self.name = f"postgresql://{plain[1]}{plain[2] or ''}"
+        elif "://" in location:  # nothing of it is shown, because any part may be a password
+            raise InputError(
+                "'state' must be a SQLite file or postgresql://USER:PASSWORD@HOST/DATABASE. Got "
+                f"'{location.partition('://')[0][:20]}://...', which is neither; write special "
+                "characters of a password as percent codes, such as %2F for a slash."
+            )
         self._location, self._format = location, number
         self._schema = [f"TABLE IF NOT EXISTS {name} ({tables[name]})" for name in tables]
         self._schema += [f"INDEX IF NOT EXISTS {name} ON {indexes[name]}" for name in indexes]
@@ -95,12 +105,22 @@ class Database:
         if self.is_postgresql:
             self._run(connection, "SET search_path TO evencover")
             self._run(connection, f"SET lock_timeout TO {int(1000 * LOCK_SECONDS)}")
+            tables = "SELECT table_name AS name FROM information_schema.tables {}"
+            tables = tables.format("WHERE table_schema = 'evencover'")
         else:
-            tables = {row.name for row in self._run(connection, "SELECT name FROM sqlite_master")}
-            if tables and "state" not in tables:
+            tables = "SELECT name FROM sqlite_master"
+        known = {row.name for row in self._run(connection, tables)}
+        if known and "state" not in known:
+            raise InputError(
+                f"'{self.name}' must be a monitor's state or a new file. Got another database."
+            )
+        for state in self._run(connection, "SELECT format FROM state") if known else ():
+            if state.format != self._format:
                 raise InputError(
-                    f"'{self.name}' must be a monitor's state or a new file. Got another database."
+                    f"'{self.name}' must have format {self._format}. Got {state.format}, which "
+                    "another version of evencover wrote; use that one, or start a new state."
                 )
+        if not self.is_postgresql:
             self._run(connection, "PRAGMA journal_mode=WAL")
             self._run(connection, "PRAGMA synchronous=FULL")
         with self._writing(connection):
@@ -115,12 +135,6 @@ class Database:
                 "INSERT INTO state (format) SELECT CAST(? AS BIGINT) "
                 "WHERE NOT EXISTS (SELECT 1 FROM state)",
                 self._format,
-            )
-            (state,) = self._run(connection, "SELECT MAX(format) AS format FROM state")
-        if state.format != self._format:
-            raise InputError(
-                f"'{self.name}' must have format {self._format}. Got {state.format}; use another "
-                "evencover, or start a new state."
             )
         if not self.is_postgresql and self._location != MEMORY:
             self._file = _file_id(self._location)
@@ -149,7 +163,10 @@ class Database:
         except errors as error:
             if self.is_postgresql and getattr(self._connection, "closed", True):
                 self.close()
-            raise StateError(f"Cannot {what} '{self.name}': {one_line(error)}.") from error
+            text = one_line(error)
+            # libpq quotes what it cannot read, such as "%zz", a part of a password.
+            text = "its URL cannot be read" if "percent-encoded" in text else text
+            raise StateError(f"Cannot {what} '{self.name}': {text}.") from None
 
     def _require_file(self) -> None:
         """Raise StateError if the file was deleted or replaced: what is written there is lost."""
@@ -218,18 +235,17 @@ class Database:
             rows += self.run(f"{sql} IN ({', '.join('?' * len(part))}) {then}", *values, *part)
         return rows
 
-    def insert(
-        self, table: str, rows: Iterable[Sequence[Any]], then: str = "DO NOTHING"
-    ) -> list[Any]:
-        """Insert rows; of "DO NOTHING RETURNING ..." return those that were new."""
-        rows, returned = list(rows), list[Any]()
-        step = MAX_VALUES // len(rows[0]) if rows else 1
+    def insert(self, table: str, rows: Sequence[Sequence[Any]], then: str = "DO NOTHING") -> int:
+        """Insert rows; return the number of those that were new or changed."""
+        n_new, step = 0, MAX_VALUES // len(rows[0]) if rows else 1
+        # One statement for many rows: each one would hand Python's lock over and back.
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             marks = ", ".join([f"({', '.join('?' * len(part[0]))})"] * len(part))
-            values = [value for row in part for value in row]
-            returned += self.run(f"INSERT INTO {table} VALUES {marks} ON CONFLICT {then}", *values)
-        return returned
+            sql = f"INSERT INTO {table} VALUES {marks} ON CONFLICT {then}"
+            sql = sql.replace("?", "%s") if self.is_postgresql else sql
+            n_new += self._connection.execute(sql, list(chain.from_iterable(part))).rowcount
+        return n_new
 
 
 @cache

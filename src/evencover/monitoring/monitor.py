@@ -7,29 +7,39 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import Any
+from threading import Lock
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from evencover import _kernels
+from evencover._kernels import NO_DRAWS
+from evencover._kernels.reference import mixed, unmixed
 from evencover.arrays import Array, to_numpy
+from evencover.classes import Classes, is_integer_text
 from evencover.data.fingerprint import Sampler
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import map_source
-from evencover.errors import InputError, listed, warn_caller
+from evencover.errors import InputError, warn_caller
 from evencover.ids import id_keys
 from evencover.monitoring.evidence import Urn
 from evencover.monitoring.snapshot import (
-    ClassEvidence,
+    LabelBlocks,
     PeriodCounts,
     Snapshot,
     read_periods,
     read_snapshot,
 )
 from evencover.monitoring.state import (
+    OVERALL,
+    Judged,
     LabelCounts,
     ModelEntry,
     MonitorState,
+    SentLabel,
     ServedRows,
+    label_text,
+    now,
     pack_sets,
     signed,
     today,
@@ -40,16 +50,43 @@ from evencover.predictors.fit import digest
 from evencover.predictors.rule import SetRule
 from evencover.predictors.shift_checks import about_copies
 from evencover.quantiles import Thresholds, exact_fraction
+from evencover.randomness import places
 from evencover.sets import PredictionSets
 from evencover.validation import real_number
 
 
-def pack_block(rule: SetRule, within_rule: SetRule | None, block: Block) -> tuple[list[Any], ...]:
-    """Return keys, packed sets, packed sets within the quantiles, and labels of a block."""
-    members = pack_sets(rule.sets(block))
-    within = [None] * len(members) if within_rule is None else pack_sets(within_rule.sets(block))
-    keys = [] if block.ids is None else signed(block.ids)
-    return keys, members, within, [] if block.labels is None else block.labels.tolist()
+def row_contents(rows: Array) -> Array:
+    """Hash the numbers of each row (n,) to 64 bits, whatever its place and floating-point type."""
+    keys = _kernels.row_keys(rows, NO_DRAWS)  # mixed(mixed(contents) + places)
+    return keys if len(keys) == 1 else mixed(unmixed(keys) - places(0, len(keys)))
+
+
+class PackedRows(NamedTuple):
+    """What is kept of the rows (n,) of a block: the last three if they have labels."""
+
+    keys: list[int]  # none if the rows have no ids
+    contents: list[int]
+    members: list[bytes]
+    within: list[bytes | None]
+    labels: list[int]
+    covered: list[int]
+    is_within: list[int | None]
+
+
+def pack_block(rule: SetRule, within_rule: SetRule | None, block: Block) -> PackedRows:
+    """Compute the sets of a block, and the classes within the quantiles of their own scores."""
+    sets = [None if each is None else each.sets(block) for each in (rule, within_rule)]
+    ids: Any = [], [], [], []
+    if block.ids is not None:
+        packed = ([None] * len(block.rows) if one is None else pack_sets(one) for one in sets)
+        ids = signed(block.ids), signed(row_contents(block.rows)), *packed
+    if block.labels is None:
+        return PackedRows._make((*ids, [], [], []))
+    labels = block.labels.astype(np.int64)
+    hits: Any = (
+        [None] * len(labels) if one is None else (1 * one.have(labels)).tolist() for one in sets
+    )
+    return PackedRows._make((*ids, labels.tolist(), *hits))
 
 
 class CoverageMonitor:
@@ -60,9 +97,10 @@ class CoverageMonitor:
 
     - *Coverage below target*: `Snapshot.alarms`, `any_class` and `overall` test that coverage is
       at least 1 - alpha - tolerance. Of the classes in alarm, at most a fraction `false_alarm` is
-      wrong on average. While every class meets the target, the probability that there is ever an
-      alarm is at most `false_alarm`. This applies to every method, guaranteed or not. Sets count
-      as served, with the class that `keep_top` adds, which can only make alarms rarer.
+      wrong on average. While every class meets the target, the probability that `any_class` ever
+      has an alarm is at most `false_alarm`, and so is that of `overall`. This applies to every
+      method, guaranteed or not. Sets count as served, with the class that `keep_top` adds, which
+      can only make alarms rarer.
     - *Score shift*: `Snapshot.shifts`. With few calibration examples many classes are below target
       from the start; this test accounts for that noise. It counts how many scores of a class's new
       examples are within the conformal quantile of its own calibration scores (CLASSWISE's
@@ -89,7 +127,7 @@ class CoverageMonitor:
     >>> predictor = ClasswisePredictor(alpha=0.1).fit(rows, [0, 0, 1] * 20)
     >>> monitor = CoverageMonitor(predictor)
     >>> monitor.update([[0.9, 0.1]] * 40, [1] * 40)
-    LabelCounts(counted=40, corrected=0, repeated=0, waiting=0)
+    LabelCounts(counted=40, corrected=0, repeated=0, waiting=0, several=0)
     >>> monitor.snapshot().alarms.tolist()
     [1]
     """
@@ -130,9 +168,10 @@ class CoverageMonitor:
                     f"'{self.state.name}'. Got {value}; start a new state to change it."
                 )
         self._urn = Urn.of(predictor)
+        self._rules = self._with_test(predictor.rule())
         rows = self._fit.rows
         self._calibration_ids = np.sort(rows.ids[: 0 if rows.by_index else None].view(np.int64))
-        self._evidence = ClassEvidence.none(predictor.n_classes_)
+        self._counted, self._lock = LabelBlocks(self.model, self._urn), Lock()
 
     # ---- input -----------------------------------------------------------------------------------
 
@@ -143,6 +182,7 @@ class CoverageMonitor:
         *,
         ids: Any = None,
         period: str | None = None,
+        labels_are: str | None = None,
     ) -> LabelCounts:
         """Count labeled rows; compute their sets again from the same rows and ids.
 
@@ -151,16 +191,17 @@ class CoverageMonitor:
 
         Parameters
         ----------
-        probabilities, labels, ids
+        probabilities, labels, ids, labels_are
             As in `BasePredictor.evaluate`.
         period
             The period of these rows, for the history; names must sort by time. By default today's
             date (UTC).
         """
-        source = self._source(probabilities, labels, ids)
+        how = {} if labels_are is None else {"labels_are": labels_are}
+        source = self._source(probabilities, labels, ids, **how)
         require_labels(source, "Monitoring")
         sampler = Sampler(source.n_rows, source.offset)
-        served, classes = self._served_rows(source, period, sampler)
+        served, rows = self._served_rows(source, period, sampler)
         read = sampler.result()
         if self._fit.inputs.include(read):
             raise InputError(
@@ -170,9 +211,14 @@ class CoverageMonitor:
         warn_of_mismatch(source, read, self._fit.rule.scoring.for_input(source.logits))
         for sentence in about_copies(self._fit, read):
             warn_caller(sentence)
-        names = [*self.model.names, None]  # sources do not keep the names of unknown labels
-        labels, periods = [names[y] for y in classes], _periods(None, period, len(classes))
-        return self.state.update(self.model.key, served, labels, periods)
+        classes = [OVERALL if y == self.model.n_classes else y for y in rows.labels]
+        keys: Any = [*zip(rows.keys, rows.contents, strict=True)] or [(None, None)] * len(classes)
+        outcome: Any = classes, rows.covered, rows.is_within
+        judged = [
+            Judged(key, content, label_text(y), served.time, served.period, *result)
+            for (key, content), y, *result in zip(keys, classes, *outcome, strict=True)
+        ]
+        return self.state.update(self.model.key, served if rows.keys else None, judged)
 
     def observe(self, probabilities: Any, *, ids: Any = None, period: str | None = None) -> int:
         """Record rows with ids, so that `label` finds their sets; `period` is as in `update`.
@@ -180,108 +226,129 @@ class CoverageMonitor:
         Return the number of rows that were not recorded before.
         """
         source = self._source(probabilities, ids=ids, read_labels=False)
-        served, _ = self._served_rows(source, period)
-        if served.members and served.keys is None:
+        if not source.has_ids:
             raise InputError("Rows without labels need 'ids', by which labels find them later.")
+        served, _ = self._served_rows(source, period)
         return self.state.record((self.model.key, served))
 
-    def served(self, rows: Array, ids: Any, sets: PredictionSets, rule: SetRule) -> ServedRows:
+    def served(self, rows: Array, keys: Array, sets: PredictionSets) -> ServedRows:
         """Return what is to be recorded of rows (n, K) whose `sets` a service has computed."""
-        within_rule, keys = self._within(rule), signed(id_keys(ids, len(sets)))
-        self._reject_calibration_ids(keys)
-        within = None if within_rule is None else pack_sets(within_rule.predict_set(rows, ids))
-        return ServedRows(today(), keys, pack_sets(sets), within or [None] * len(sets))
+        within: list[bytes | None] = [None] * len(sets)
+        if self._rules[1] is not None:
+            within = [*pack_sets(self._rules[1].few_sets(rows, None, keys))]
+        ids, contents = signed(keys), signed(row_contents(rows))
+        self._reject_ids(ids, contents)
+        return ServedRows(now(), today(), ids, contents, pack_sets(sets), within)
 
     def label(
-        self, ids: Any, labels: Any, *, time: Any = None, period: str | None = None
+        self,
+        ids: Any,
+        labels: Any,
+        *,
+        time: Any = None,
+        period: str | None = None,
+        labels_are: str | None = None,
     ) -> LabelCounts:
         """Count labels of rows that were recorded, each against the models that served it.
 
-        Labels are names or indices of this model's classes. A label counts once, in the period in
-        which its row was served, unless `period` or `time` (dates or ISO texts, one per label)
-        states another. Another label of the same id replaces it. Labels of unknown ids wait for
+        A label counts once, in the period in which its row was served, unless `period` or `time`
+        states another. Another label of the same row replaces it. Labels of unknown ids wait for
         their row, within the retention. A label that is not among the classes counts as a miss of
         overall coverage.
-        """
-        keys = signed(id_keys(ids, len(ids)))
-        names = self._names(labels, len(keys))
-        self._reject_calibration_ids(keys)
-        return self.state.label(keys, names, _periods(time, period, len(keys)))
 
-    def _names(self, labels: Any, n_rows: int) -> list[str]:
-        """Return labels as names of classes; text is an index if no class has a number's name."""
-        values = to_numpy(labels, "'labels'")
-        if values.shape != (n_rows,):
-            raise InputError(
-                f"'labels' must have one entry per row. Got shape {values.shape} for {n_rows} rows."
-            )
-        names, index = self.model.names, self.model.index_of_name
-        is_index = not any(name.isdecimal() for name in self.model.class_names or ())
-        result, wrong = [], []
-        for label in values.tolist():
-            if isinstance(label, str) and label:
-                number = int(label) if is_index and label.isdecimal() else len(names)
-                is_other = label not in index and number < len(names)
-                result.append(names[number] if is_other else label)
-            elif type(label) is int and 0 <= label < len(names):
-                result.append(names[label])
-                if index.get(str(label), label) != label:  # the index of one, the name of another
-                    wrong.append(label)
-            else:
-                wrong.append(label)
-        if wrong:
-            raise InputError(
-                f"'labels' must be names of classes or indices from 0 to {len(names) - 1}; text if "
-                f"classes have numbers as names. Got {listed(map(repr, wrong), 3)}."
-            )
-        return result
+        Parameters
+        ----------
+        ids, labels
+            One id and one label per row: a name or an index of a class of the model that served
+            the row.
+        time
+            When each label was true: ISO texts or dates. Of an id that was served with several
+            rows, a label counts for the last one before a time of day, or else before now.
+        period
+            The period of these labels.
+        labels_are
+            "names" or "indices": what integers stand for. Needed if the name of a class is a
+            number other than its index.
+        """
+        return self.state.label(*self.sent(ids, labels, time, period, labels_are))
+
+    def sent(
+        self, ids: Any, labels: Any, times: Any = None, period: Any = None, labels_are: Any = None
+    ) -> tuple[list[int], list[SentLabel]]:
+        """Return the keys of ids, and their labels as they can be stored."""
+        keys, arrived = signed(id_keys(ids, len(ids))), now()
+        n_rows = len(keys)
+        # NumPy would make text of all labels in a list if one is text.
+        values = labels if isinstance(labels, list) else to_numpy(labels, "'labels'").tolist()
+        if not isinstance(values, list) or len(values) != n_rows:
+            raise InputError(f"'labels' must have one entry for each of the {n_rows} rows.")
+        self._reject_ids(keys)
+        known = known_labels(self.model.classes, values, labels_are)
+        moments = [(None, None)] * n_rows if times is None else _moments(times, n_rows)
+        given = None if period is None else str(period)
+        return keys, [
+            SentLabel(label, moment or arrived, given or day)
+            for label, (moment, day) in zip(known, moments, strict=True)
+        ]
 
     def _served_rows(
         self, source: Source, period: str | None, sampler: Sampler | None = None
-    ) -> tuple[ServedRows, list[int]]:
-        """Return the sets of all rows, and their labels if they have any."""
-        rule = self.predictor.rule(logits=source.logits)
-        pack = partial(pack_block, rule, self._within(rule))
-        blocks = [([], [], [], []), *map_source(source, pack, sampler=sampler)]
-        columns = (list(chain.from_iterable(parts)) for parts in zip(*blocks, strict=True))
-        keys, members, within, classes = columns
-        self._reject_calibration_ids(keys)
-        return ServedRows(period or today(), keys or None, members, within), classes
+    ) -> tuple[ServedRows, PackedRows]:
+        """Return the sets of all rows that have ids, and all that is kept of the rows."""
+        rules = self._rules
+        if source.logits is not None:
+            rules = self._with_test(self.predictor.rule(logits=source.logits))
+        blocks = map_source(source, partial(pack_block, *rules), sampler=sampler)
+        columns = zip(([],) * 7, *blocks, strict=True)
+        rows = PackedRows(*(list(chain.from_iterable(parts)) for parts in columns))
+        self._reject_ids(rows.keys, rows.contents, source)
+        return ServedRows(now(), period or today(), *rows[:4]), rows
 
-    def _reject_calibration_ids(self, keys: list[int]) -> None:
-        first, last = (np.searchsorted(self._calibration_ids, keys, s) for s in ("left", "right"))
-        n_known = int((last > first).sum())
+    def _reject_ids(
+        self, keys: list[int], contents: list[int] | None = None, source: Source | None = None
+    ) -> None:
+        """Raise for blank ids, those of calibration rows, and one id of different rows."""
+        ids, n_known = self._calibration_ids, 0
+        if len(ids):
+            n_known = int((ids.take(ids.searchsorted(keys), mode="clip") == keys).sum())
         if n_known:
             raise InputError(
                 f"'ids' must not be in the calibration set. Got {n_known} ids of calibration "
                 "rows; pass later rows."
             )
+        content_of: dict[int, tuple[int, int]] = {}
+        for row, (key, content) in enumerate(zip(keys, contents or (), strict=False)):
+            earlier, known = content_of.setdefault(key, (row, content))
+            if known != content:
+                name = key if source is None or source.ids is None else source.ids[row]
+                raise InputError(
+                    "'ids' must belong to one row each in one call. Got different rows, "
+                    f"{earlier} and {row}, of {str(name)[:100]!r}; give each row its own id."
+                )
 
-    def _within(self, rule: SetRule) -> SetRule | None:
-        """Return the rule for classes within the quantile of their own calibration scores."""
+    def _with_test(self, rule: SetRule) -> tuple[SetRule, SetRule | None]:
+        """Return the rule with that for classes within the quantile of their own scores."""
         if self._urn is None:
-            return None
+            return rule, None
         limits = Thresholds(self._urn.limits)
-        return replace(rule, thresholds=limits, keep_top=False, acceptance=None)
+        return rule, replace(rule, thresholds=limits, keep_top=False, acceptance=None)
 
     def _source(
-        self, probabilities: Any, labels: Any = None, ids: Any = None, *, read_labels: bool = True
+        self, probabilities: Any, labels: Any = None, ids: Any = None, **how: Any
     ) -> Source:
         if self.predictor._current_fit() is not self._fit:
             raise InputError(
                 "'predictor' must not change after its monitor is made. Got one that was "
                 "calibrated again; make a new CoverageMonitor."
             )
-        options = {"allow_unknown": True, "read_labels": read_labels}
-        return self._fit.open(probabilities, labels, ids, **options)
+        return self._fit.open(probabilities, labels, ids, allow_unknown=True, **how)
 
     # ---- results ---------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
         """Read the state in one transaction; return the findings at this moment."""
-        snapshot = read_snapshot(self.state, self.model, self._urn, self._evidence)
-        self._evidence = snapshot.evidence  # the next snapshot computes only what changed
-        return snapshot
+        with self._lock:  # the next snapshot reads and computes only what changed
+            return read_snapshot(self.state, self._counted)
 
     def periods(self) -> list[PeriodCounts]:
         """Return labeled examples and covered ones by class and period; class -1 is all classes."""
@@ -289,19 +356,45 @@ class CoverageMonitor:
             return read_periods(run, self.model.key)
 
 
-def _periods(time: Any, period: str | None, n_rows: int) -> list[str | None]:
-    """Return the period of each row, the date (UTC) of its time; None where neither is given."""
-    if period is not None or time is None:
-        return [None if period is None else str(period)] * n_rows
-    times = to_numpy(time, "'time'")
-    if times.shape != (n_rows,):
-        raise InputError(f"'time' must have one entry per row. Got {times.size} for {n_rows} rows.")
-    return [_date(str(moment)) for moment in times]
+def known_labels(classes: Classes, labels: Any, labels_are: str | None) -> list[int | str]:
+    """Return labels as indices, or as names where they are, by the classes of the model alone."""
+    text_is_name = classes.are_names(np.array(["text"]), "'labels'", labels_are)
+    result: list[int | str] = []
+    for label in labels:
+        if isinstance(label, str) and not text_is_name and is_integer_text(label):
+            label = int(label)
+        elif type(label) is int and classes.are_names(np.array([label]), "'labels'", labels_are):
+            label = str(label)
+        is_index = type(label) is int and 0 <= label < classes.n
+        if not is_index and not (isinstance(label, str) and label.strip()):
+            raise InputError(
+                "'labels' must be names of classes, or indices from 0 to "
+                f"{classes.n - 1}. Got {label!r}."
+            )
+        result.append(label)
+    return result
 
 
-def _date(text: str) -> str:
+def _moments(times: Any, n_rows: int) -> list[tuple[float | None, str | None]]:
+    """Return the time of each label, if it states one, and its date (UTC)."""
+    values = to_numpy(times, "'time'")
+    if values.shape != (n_rows,):
+        raise InputError(
+            f"'time' must have one entry per row. Got {values.size} for {n_rows} rows."
+        )
+    return [_moment(str(moment)) for moment in values]
+
+
+def _moment(text: str) -> tuple[float | None, str | None]:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InputError(f"'time' must be ISO dates. Got {text!r}; write 2026-03-31.") from None
-    return (moment.astimezone(UTC) if moment.tzinfo else moment).date().isoformat()
+        moment = datetime.min
+    if not 1900 <= moment.year <= 2200:
+        raise InputError(
+            f"'time' must be ISO dates from 1900 to 2200. Got {text[:50]!r}; write 2026-03-31."
+        )
+    if moment.tzinfo is None and moment.time() == datetime.min.time():
+        return None, moment.date().isoformat()  # a date without a time of day
+    moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment.timestamp(), moment.date().isoformat()

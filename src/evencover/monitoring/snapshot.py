@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
+from evencover.evaluation.statistics import clopper_pearson
 from evencover.monitoring.evidence import (
     Urn,
     coverage_limits,
@@ -21,9 +23,21 @@ from evencover.monitoring.evidence import (
     urn_log_e,
     with_restarts,
 )
-from evencover.monitoring.state import OVERALL, ModelEntry, MonitorState
+from evencover.monitoring.state import COUNTS, OVERALL, ModelEntry, MonitorState
 
-STRONGEST = 20  # classes whose periods are included
+MOST_NAMED = 20  # classes in alarm whose periods are included
+LATEST = 1000  # labels whose coverage is shown next to that of all
+EMPTY = 0, 0, 0, 0, None  # a block whose labels were all replaced
+_TOTALS = "SUM(covered)", "COUNT(is_within)", "SUM(is_within)"
+SUMS = ", ".join(["COUNT(covered)", *(f"CAST(COALESCE({sum_}, 0) AS BIGINT)" for sum_ in _TOTALS)])
+# What labels after a number change: their own blocks, and those of labels that they replace.
+CHANGED = """WITH new AS (
+    SELECT class_index, class_block, block, replaces FROM labels WHERE model = ? AND number > ?
+), changed AS (
+    SELECT class_index, class_block, block FROM new
+    UNION SELECT old.class_index, old.class_block, old.block
+    FROM new JOIN labels AS old ON old.model = ? AND old.number = new.replaces
+)"""
 
 
 class Evidence(NamedTuple):
@@ -44,9 +58,8 @@ class PeriodCounts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClassEvidence:
-    """Counts and log evidence of each class, up to a version of the state."""
+    """Counts and log evidence of each class."""
 
-    version: int
     counts: IntArray  # (4, K) labeled examples: all, covered, scored, and within their quantile
     total: IntArray  # (4,) the same of all, with those of unknown classes
     log_e: FloatArray  # (K,)
@@ -58,7 +71,7 @@ class ClassEvidence:
     def none(cls, n_classes: int) -> ClassEvidence:
         """Return the evidence without any label."""
         counts = np.zeros((4, n_classes), dtype=np.int64)
-        return cls(0, counts, counts[:, 0], np.zeros(n_classes), np.zeros(n_classes))
+        return cls(counts, counts[:, 0], np.zeros(n_classes), np.zeros(n_classes))
 
     @cached_property
     def strongest(self) -> IntArray:
@@ -66,13 +79,13 @@ class ClassEvidence:
         return _order(np.maximum(self.log_e, self.log_shift))
 
     def advanced(
-        self, version: int, blocks: Sequence[Any], targets: FloatArray, urn: Urn | None
+        self, blocks: Sequence[Any], targets: FloatArray, urn: Urn | None
     ) -> ClassEvidence:
         """Return the evidence with all blocks of the classes that changed, sorted by class."""
         if not blocks:
             return self
-        table = np.array([row[:6] for row in blocks], dtype=np.int64)
-        of_row, table = table[:, 0], table[:, 2:]
+        table = np.array([row[:5] for row in blocks], dtype=np.int64)
+        of_row, table = table[:, 0], table[:, 1:]
         classes, starts = np.unique(of_row, return_index=True)  # OVERALL, the first, always changes
         later, earlier = since_restarts(table, starts)
         row_targets = np.where(of_row == OVERALL, targets.min(), targets[of_row])
@@ -87,10 +100,9 @@ class ClassEvidence:
             log_shift, shifted = with_restarts(shift, starts)
             strongest = np.where(log_shift > log_e, shifted, strongest)
         totals = np.add.reduceat(table, starts, axis=0)
-        began = {y: blocks[row].period for y, row in zip(classes.tolist(), strongest, strict=True)}
+        began = {y: blocks[row][5] for y, row in zip(classes.tolist(), strongest, strict=True)}
         named = classes[1:]
         return ClassEvidence(
-            version,
             _replaced(self.counts, named, totals[1:].T),
             totals[0],
             _replaced(self.log_e, named, log_e[1:]),
@@ -121,6 +133,9 @@ class Snapshot:
     periods: Sequence[PeriodCounts]  #: of all classes together, and of the strongest evidence
     waiting: int  #: labels that wait for their row
     expired: int  #: rows that were removed without a label, past the retention
+    latest: tuple[int, int]  #: of the last `LATEST` labels: how many there are, and are covered
+    alarms: IntArray  #: the classes below target, those with the strongest evidence first
+    shifts: IntArray  #: the classes whose scores shifted since calibration, in the same order
 
     @property
     def rows(self) -> IntArray:
@@ -143,11 +158,6 @@ class Snapshot:
         """(K,) evidence as e-values: at level 0.05, 20 is an alarm for a single class."""
         return e_values(self.evidence.log_e)
 
-    @cached_property
-    def alarms(self) -> IntArray:
-        """The classes below target, those with the strongest evidence first."""
-        return self._raised(self.evidence.log_e)
-
     @property
     def alarm_level(self) -> float:
         """The e-value at which `alarms` has one more class."""
@@ -164,26 +174,51 @@ class Snapshot:
         """Whether all examples together are below target."""
         return self._test(self.evidence.overall_log_e)
 
-    @cached_property
-    def shifts(self) -> IntArray:
-        """The classes whose scores shifted since calibration."""
-        return self._raised(self.evidence.log_shift)
-
     @property
     def any_shift(self) -> Evidence:
         """Whether the scores of any class shifted since calibration."""
         return self._test(log_mean_e(self.evidence.log_shift))
 
+    def tests(self) -> dict[str, Evidence]:
+        """Return the result of each test by its name in `summary`."""
+        return {
+            "below_target": self.any_class,
+            "overall": self.overall,
+            "score_shift": self.any_shift,
+        }
+
     @property
     def alarm(self) -> bool:
         """Whether any test has an alarm."""
-        return self.any_class.alarm or self.overall.alarm or self.any_shift.alarm
+        return any(evidence.alarm for evidence in self.tests().values())
 
     @cached_property
     def coverage_interval(self) -> FloatArray:
         """(K, 2) limits of coverage: of all classes, at all times, with probability 1 - level."""
         level = self.model.false_alarm / self.model.n_classes
         return coverage_limits(self.covered, self.rows - self.covered, level)
+
+    def recent(self) -> dict[str, dict[str, Any]]:
+        """Return coverage of all labels, of the last ones and of the latest period.
+
+        The limits hold for one look (Clopper-Pearson, 95%): this is for display and tests nothing.
+        """
+        _, period, *of_period = next(
+            (row for row in reversed(self.periods) if row.class_index == OVERALL),
+            PeriodCounts(OVERALL, "", 0, 0),
+        )
+        parts = {"all": self.totals, "latest_labels": self.latest, "latest_period": of_period}
+        found = {}
+        for name, (n_rows, n_covered) in parts.items():
+            low, high = clopper_pearson(n_covered, n_rows).tolist()
+            found[name] = {
+                "rows": n_rows,
+                "coverage": n_covered / n_rows if n_rows else None,
+                "interval": [low, high],
+                "below_target": high < float(self.model.targets.min()),
+            }
+        found["latest_period"]["period"] = period
+        return found
 
     @property
     def unknown_labels(self) -> int:
@@ -193,7 +228,7 @@ class Snapshot:
     def summary(self) -> dict[str, Any]:
         """Return every class, the strongest evidence first, and the result of each test.
 
-        The classes with the strongest evidence come with their coverage by period.
+        Classes in alarm, 20 of each test, come with their coverage by period.
         """
         model, shift = self.model, self.evidence.log_shift
         names = model.class_names or range(model.n_classes)
@@ -203,10 +238,10 @@ class Snapshot:
             history.setdefault(y, []).append(of_period)
         alarms, shifts = set(self.alarms.tolist()), set(self.shifts.tolist())
         order = self.evidence.strongest
-        columns: list[Any] = [self.rows, self.covered / np.maximum(self.rows, 1)]
-        columns += [model.targets, self.coverage_interval, self.e_values]
-        columns.append(e_values(shift) if self.tests_shift else np.full(len(order), None))
-        lists = [order.tolist(), *(column[order].tolist() for column in columns)]
+        shift_e_values = e_values(shift) if self.tests_shift else np.full(len(order), None)
+        covered = self.covered / np.maximum(self.rows, 1)
+        columns = self.rows, covered, model.targets, self.coverage_interval, self.e_values
+        lists = (column[order].tolist() for column in (*columns, shift_e_values))
         classes: list[dict[str, Any]] = [
             {
                 "class": names[y],
@@ -222,23 +257,26 @@ class Snapshot:
                 "since": self.evidence.began.get(y) if y in alarms or y in shifts else None,
             }
             for y, n_rows, coverage, target, interval, e_value, shift_e_value in zip(
-                *lists, strict=True
+                order.tolist(), *lists, strict=True
             )
         ]
-        for row in classes[:STRONGEST]:
-            row["periods"] = history.get(row["index"], [])
-        n_rows, n_covered = self.totals
+        for row in classes:
+            if row["index"] in history:
+                row["periods"] = history[row["index"]]
+        recent, messages = self.recent(), _messages(self)
         return {
-            "rows": n_rows,
-            "coverage": n_covered / n_rows if n_rows else None,
+            "rows": recent["all"]["rows"],
+            "coverage": recent["all"]["coverage"],
             "false_alarm": model.false_alarm,
             "tolerance": model.tolerance,
             "target": float(model.targets.min()),
             "alarm": self.alarm,
             "alarm_level": {"one": 1 / model.false_alarm, "class": self.alarm_level},
-            "below_target": {**self.any_class._asdict(), "message": _below(self)},
-            "overall": {**self.overall._asdict(), "message": _overall(self)},
-            "score_shift": {**self.any_shift._asdict(), "message": _shift(self)},
+            **{
+                name: {**evidence._asdict(), "message": messages[name]}
+                for name, evidence in self.tests().items()
+            },
+            "recent": {**recent, "message": _recent(self, recent)},
             "waiting": self.waiting,
             "expired": self.expired,
             "unknown_labels": self.unknown_labels,
@@ -249,79 +287,158 @@ class Snapshot:
     def _test(self, log_e: float) -> Evidence:
         return Evidence(float(e_values(log_e)), bool(log_e >= -np.log(self.model.false_alarm)))
 
-    def _raised(self, log_e: FloatArray) -> IntArray:
-        n_raised = int(raised(log_e, self.model.false_alarm).sum())
-        return _order(log_e)[:n_raised]
 
-
-def _below(snapshot: Snapshot) -> str:
-    n_alarms, targets = len(snapshot.alarms), snapshot.model.targets
-    target = "its target"
-    if targets.min() == targets.max():
-        tolerance = f"{100 * snapshot.model.tolerance:.4g}%"
-        target = f"{100 * targets[0]:.4g}%, the target less a tolerance of {tolerance}"
-    if n_alarms:
+def _messages(found: Snapshot) -> dict[str, str]:
+    """Return the result of each test in a sentence."""
+    targets, least = found.model.targets, f"{100 * found.model.targets.min():.4g}%"
+    target = f"{least}, the target less a tolerance of {100 * found.model.tolerance:.4g}%"
+    target = target if targets.min() == targets.max() else "its target"
+    below = f"No class is significantly below {target}."
+    if found.any_class.alarm:
+        below = f"ALARM: at least one class is likely below {target}; none is identified yet."
+    if n_alarms := len(found.alarms):
         whose = "1 class is" if n_alarms == 1 else f"{n_alarms:,} classes are"
-        return f"ALARM: {whose} likely below {target}."
-    if snapshot.any_class.alarm:
-        return f"ALARM: at least one class is likely below {target}; none is identified yet."
-    return f"No class is significantly below {target}."
-
-
-def _overall(snapshot: Snapshot) -> str:
-    target = f"{100 * snapshot.model.targets.min():.4g}%"
-    if snapshot.overall.alarm:
-        return f"ALARM: overall coverage is likely below {target}."
-    return f"Overall coverage is not significantly below {target}."
-
-
-def _shift(snapshot: Snapshot) -> str:
-    if not snapshot.tests_shift:
-        return "Score shift cannot be tested: the model keeps no calibration scores."
-    n_shifts = len(snapshot.shifts)
-    if n_shifts:
+        below = f"ALARM: {whose} likely below {target}."
+    overall = f"Overall coverage is not significantly below {least}."
+    if found.overall.alarm:
+        overall = f"ALARM: overall coverage is likely below {least}."
+    shift = "No class has a significant score shift since calibration."
+    if not found.tests_shift:
+        shift = "Score shift cannot be tested: the model keeps no calibration scores."
+    elif found.any_shift.alarm:
+        n_shifts = len(found.shifts)
         whose = "1 class" if n_shifts == 1 else f"{n_shifts:,} classes"
-        return f"ALARM: the scores of {whose} likely shifted since calibration."
-    if snapshot.any_shift.alarm:
-        return "ALARM: the scores of at least one class likely shifted since calibration."
-    return "No class has a significant score shift since calibration."
+        whose = whose if n_shifts else "at least one class"
+        shift = f"ALARM: the scores of {whose} likely shifted since calibration."
+    return {"below_target": below, "overall": overall, "score_shift": shift}
+
+
+def _recent(snapshot: Snapshot, recent: dict[str, Any]) -> str:
+    low = [
+        f"{row['coverage']:.1%} of {what} (95% interval {row['interval'][0]:.1%} to "
+        f"{row['interval'][1]:.1%})"
+        for row, what in (
+            (recent["latest_period"], f"period {recent['latest_period']['period']}"),
+            (recent["latest_labels"], f"the last {recent['latest_labels']['rows']:,} labels"),
+        )
+        if row["below_target"]
+    ]
+    target = f"{100 * snapshot.model.targets.min():.4g}%"
+    if low:
+        return f"NOTE: recent coverage is below {target}: {' and '.join(low)}."
+    return f"Recent coverage is not clearly below {target}."
 
 
 def _order(log_e: FloatArray) -> IntArray:
     return np.argsort(-log_e, kind="stable")
 
 
-def read_snapshot(
-    state: MonitorState, model: ModelEntry, urn: Urn | None, known: ClassEvidence
-) -> Snapshot:
-    """Read the state of a model in one transaction; compute only what changed since `known`."""
-    with state.reading() as run:
-        (row,) = run("SELECT version FROM models WHERE model = ?", model.key)
-        if row.version < known.version:  # the state was restored from an older copy
-            known = ClassEvidence.none(model.n_classes)
-        blocks = run(
-            "SELECT class_index, block, SUM(rows), SUM(covered), SUM(scored), SUM(within), "
-            "MIN(period) AS period FROM counts WHERE model = ? AND class_index IN "
-            "(SELECT class_index FROM counts WHERE model = ? AND version > ?) "
-            "GROUP BY class_index, block ORDER BY class_index, block",
-            *(model.key, model.key, known.version),
+def _raised(log_e: FloatArray, level: float) -> IntArray:
+    """Return the classes in alarm, those with the strongest evidence first."""
+    named = np.flatnonzero(raised(log_e, level))
+    return named[_order(log_e[named])]
+
+
+class LabelBlocks:
+    """The labels that count of a model, by class and block, up to the last one that was read.
+
+    All of it follows from the table of labels, and may be forgotten at any time.
+    """
+
+    def __init__(self, model: ModelEntry, urn: Urn | None) -> None:
+        self.model, self._urn = model, urn
+        self.tests_shift = urn is not None
+        self._forget()
+
+    def _forget(self) -> None:
+        self.evidence = ClassEvidence.none(self.model.n_classes)
+        self._last: Any = -1, None, None  # the last label: its number, moment and id
+        self._blocks: dict[int, dict[int, Any]] = {}  # of each class: four sums, the first period
+        self._periods: dict[int, list[Any]] = {}  # of each block of all labels: sums by period
+
+    def advance(self, run: Any) -> None:
+        """Count the labels of changed blocks, and compute the evidence of their classes."""
+        model = self.model.key
+        sql = "SELECT number, moment, id FROM labels WHERE model = ? AND number ="
+        if run(f"{sql} ?", model, self._last[0]) != [self._last]:
+            self._forget()  # nothing was read yet, or the state was restored from a copy
+        last = run(f"{sql} (SELECT MAX(number) FROM labels WHERE model = ?)", model, model)
+        if last in ([], [self._last]):
+            return
+        changed = {OVERALL}
+        for y, block, *sums in self._sums(run, "class_index, class_block", "MIN(period)"):
+            self._blocks.setdefault(y, {})[block] = sums
+            changed.add(y)
+        periods: dict[int, list[Any]] = {}
+        for block, *sums in self._sums(run, "block", "period"):
+            periods.setdefault(block, []).append(sums)
+        self._periods |= periods
+        overall = self._blocks.setdefault(OVERALL, {})
+        for block, parts in periods.items():
+            *sums, names = zip(*parts, strict=True)
+            overall[block] = [*map(sum, sums), min(filter(None, names), default=None)]
+        (self._last,) = last
+        blocks = [
+            (y, *self._blocks[y].get(block, EMPTY))
+            for y in sorted(changed)
+            for block in range(max(self._blocks[y]) + 1)
+        ]
+        self.evidence = self.evidence.advanced(blocks, self.model.targets, self._urn)
+
+    def _sums(self, run: Any, keys: str, period: str) -> list[Any]:
+        """Count the labels of each block that later labels change."""
+        which, by = ("WHERE class_index >= 0", "") if "class" in keys else ("", ", period")
+        if self._last[0] < 0:  # all of them
+            labels = f"(SELECT * FROM labels {which}) AS labels WHERE model = ? AND {COUNTS}"
+            sql = f"SELECT {keys}, {SUMS}, {period} FROM {labels} GROUP BY {keys}{by}"
+            return run(sql, self.model.key)
+        return run(
+            f"{CHANGED}, chosen AS (SELECT DISTINCT {keys} FROM changed {which}) "
+            f"SELECT {keys}, {SUMS}, {period} FROM chosen "
+            f"LEFT JOIN (SELECT * FROM labels WHERE model = ? AND {COUNTS}) AS labels "
+            f"USING ({keys}) GROUP BY {keys}{by}",
+            *(self.model.key, self._last[0], self.model.key, self.model.key),
         )
-        evidence = known.advanced(row.version, blocks, model.targets, urn)
-        top = evidence.strongest[:STRONGEST].tolist()
-        periods = read_periods(run, model.key, [OVERALL, *top])
+
+    def periods(self) -> list[PeriodCounts]:
+        """Return the counts of all labels by period."""
+        totals: dict[str, list[int]] = {}
+        for n_rows, n_covered, *_, period in chain.from_iterable(self._periods.values()):
+            if n_rows:
+                total = totals.setdefault(period, [0, 0])
+                total[:] = total[0] + n_rows, total[1] + n_covered
+        return [PeriodCounts(OVERALL, period, *totals[period]) for period in sorted(totals)]
+
+
+def read_snapshot(state: MonitorState, counted: LabelBlocks) -> Snapshot:
+    """Read the state of a model in one transaction; compute only what has changed."""
+    model = counted.model
+    with state.reading() as run:
+        counted.advance(run)
+        evidence = counted.evidence
+        alarms, shifts = (
+            _raised(log_e, model.false_alarm) for log_e in (evidence.log_e, evidence.log_shift)
+        )
+        named = [*alarms[:MOST_NAMED].tolist(), *shifts[:MOST_NAMED].tolist()]
+        periods = [*counted.periods(), *(read_periods(run, model.key, named) if named else ())]
+        covered = f"SELECT covered FROM labels WHERE model = ? AND {COUNTS} ORDER BY number DESC"
+        (latest,) = run(
+            "SELECT COUNT(*) AS rows, COALESCE(CAST(SUM(covered) AS BIGINT), 0) AS covered "
+            f"FROM ({covered} LIMIT {LATEST}) AS latest",
+            model.key,
+        )
         (waiting,) = run("SELECT COUNT(*) AS labels FROM waiting")
         (state_row,) = run("SELECT expired FROM state")
-    shift = urn is not None
-    return Snapshot(model, evidence, shift, periods, waiting.labels, state_row.expired)
+    rest = waiting.labels, state_row.expired, (latest.rows, latest.covered), alarms, shifts
+    return Snapshot(model, evidence, counted.tests_shift, periods, *rest)
 
 
-def read_periods(run: Any, model: int, classes: Sequence[int] | None = None) -> list[PeriodCounts]:
-    """Return the counts by class and period, of some classes or of all."""
-    chosen = "" if classes is None else f"AND class_index IN ({', '.join('?' * len(classes))})"
-    rows = run(
-        "SELECT class_index, period, CAST(SUM(rows) AS BIGINT), CAST(SUM(covered) AS BIGINT) "
-        f"FROM counts WHERE model = ? {chosen} GROUP BY class_index, period HAVING SUM(rows) > 0 "
-        "ORDER BY class_index, period",
-        *(model, *(classes or ())),
-    )
-    return [PeriodCounts(*row) for row in rows]
+def read_periods(run: Any, model: int, classes: Sequence[int] = ()) -> list[PeriodCounts]:
+    """Return the counts of classes by period; without any, of all classes and of all labels."""
+    total = "COUNT(*), CAST(SUM(covered) AS BIGINT) FROM labels"
+    where = f"WHERE model = ? AND {COUNTS} AND class_index"
+    chosen = f"IN ({', '.join(map(str, classes))})" if classes else ">= 0"
+    of_class = f"SELECT class_index, period, {total} {where} {chosen} GROUP BY class_index, period"
+    of_all = f"SELECT {OVERALL}, period, {total} {where} IS NOT NULL GROUP BY period"
+    parts = [of_class] if classes else [of_all, of_class]
+    return sorted(PeriodCounts(*row) for sql in parts for row in run(sql, model))

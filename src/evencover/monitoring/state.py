@@ -1,8 +1,9 @@
-"""The state of monitors in a database: served rows, their labels, and the counts that follow.
+"""The state of monitors in a database: served rows, their labels, and the models that served them.
 
-Every update is one transaction. A label counts once for each model that served its row, and
-another label of the same row replaces it. Rows of one call are counted in a random order, by a
-hash of their ids, because the order of a file may depend on the outcome.
+Labels are appended and never changed: of several labels of one served row the latest counts, and
+every count follows from this table (`snapshot`). A label counts once for each model that served
+its row. Rows of one call count in a random order, by a hash of their ids, because the order of a
+file may depend on the outcome. Every update is one transaction.
 """
 
 from __future__ import annotations
@@ -10,57 +11,62 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
-from operator import add
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evencover.arrays import Array, FloatArray
+from evencover.classes import Classes
 from evencover.errors import InputError
 from evencover.monitoring.database import MEMORY, Database
 from evencover.monitoring.evidence import block_of
 from evencover.randomness import RandomStream, places, random_order
 from evencover.sets import PredictionSets
 
-FORMAT = 3
+FORMAT = 4
 OVERALL = -1  # the class of counts of all classes, and of labels that are not among the classes
 RETENTION, DAY = 90.0, 86400.0  # days, seconds
 MOST_IN_MEMORY = 100_000  # sets of served rows without a database
 
-# `label` and what follows are null until a label of the row was counted. Labels are JSON texts.
-# `counts` are of each class by block (`evidence.block_of`) and period; `arrived` also counts labels
-# that were replaced since: it decides where blocks begin.
+# A serving is a row with its id, by `content` (a hash of its numbers). `number` counts the labels
+# of a model, `ordinal` those of a class, both as they arrived; the blocks follow from them
+# (`evidence.block_of`). `label` is JSON; `replaces` is the number of an earlier label.
 TABLES = {
     "state": "format BIGINT PRIMARY KEY, pruned DOUBLE PRECISION, expired BIGINT DEFAULT 0",
     "models": "model BIGINT PRIMARY KEY, digest TEXT, n_classes BIGINT, class_names TEXT, "
-    "false_alarm DOUBLE PRECISION, tolerance DOUBLE PRECISION, targets BYTEA, version BIGINT",
-    "served": "id BIGINT, model BIGINT, time DOUBLE PRECISION, period TEXT, members BYTEA, "
-    "within BYTEA, label TEXT, class_index BIGINT, covered BIGINT, is_within BIGINT, "
-    "class_block BIGINT, overall_block BIGINT, PRIMARY KEY (id, model)",
-    "waiting": "id BIGINT PRIMARY KEY, time DOUBLE PRECISION, period TEXT, label TEXT",
-    "counts": "model BIGINT, class_index BIGINT, block BIGINT, period TEXT, arrived BIGINT, "
-    "rows BIGINT, covered BIGINT, scored BIGINT, within BIGINT, version BIGINT, "
-    "PRIMARY KEY (model, class_index, block, period)",
+    "false_alarm DOUBLE PRECISION, tolerance DOUBLE PRECISION, targets BYTEA",
+    "served": "id BIGINT, model BIGINT, content BIGINT, time DOUBLE PRECISION, period TEXT, "
+    "members BYTEA, within BYTEA, PRIMARY KEY (id, model, content)",
+    "waiting": "id BIGINT PRIMARY KEY, label TEXT, moment DOUBLE PRECISION, period TEXT, "
+    "time DOUBLE PRECISION",
+    "labels": "model BIGINT, number BIGINT, block BIGINT, ordinal BIGINT, class_block BIGINT, "
+    "replaces BIGINT, id BIGINT, content BIGINT, label TEXT, moment DOUBLE PRECISION, period TEXT, "
+    "class_index BIGINT, covered BIGINT, is_within BIGINT, PRIMARY KEY (model, number)",
 }
-INDEXES = {"served_time": "served (time)", "counts_version": "counts (model, version)"}
-ADD_COUNTS = "(model, class_index, block, period) DO UPDATE SET version = excluded.version, " + (
-    ", ".join(
-        f"{name} = counts.{name} + excluded.{name}"
-        for name in ("arrived", "rows", "covered", "scored", "within")
-    )
+INDEXES = {
+    "served_time": "served (time)",
+    "labels_id": "labels (id, model, content)",
+    "labels_block": "labels (model, block)",
+    "labels_class": "labels (model, class_index, class_block, ordinal)",
+    "labels_replaced": "labels (model, replaces) WHERE replaces IS NOT NULL",
+}
+COUNTS = (  # a label that no later one replaces
+    "NOT EXISTS (SELECT 1 FROM labels AS later "
+    "WHERE later.model = labels.model AND later.replaces = labels.number)"
 )
-
-
-def _put(key: str, *columns: str) -> str:
-    """Return the end of an INSERT that replaces columns of known rows."""
-    return f"({key}) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in columns)
+PUT_WAITING = "(id) DO UPDATE SET " + ", ".join(
+    f"{name} = excluded.{name}" for name in ("label", "moment", "period", "time")
+)
+HAS_LABEL = "EXISTS (SELECT 1 FROM labels WHERE labels.id = served.id AND {})".format(
+    "labels.model = served.model AND labels.content = served.content"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +75,7 @@ class ModelEntry:
 
     digest: str
     n_classes: int
-    class_names: Sequence[str] | None
+    class_names: tuple[str, ...] | None
     false_alarm: float
     tolerance: float
     targets: FloatArray  # (K,)
@@ -80,14 +86,19 @@ class ModelEntry:
         return int.from_bytes(bytes.fromhex(self.digest[:16]), "big", signed=True)
 
     @cached_property
-    def names(self) -> Sequence[str]:
-        """(K,) the names of the classes; their indices as text if they have none."""
-        return self.class_names or [str(index) for index in range(self.n_classes)]
+    def classes(self) -> Classes:
+        """The classes, by which labels resolve."""
+        return Classes(self.n_classes, self.class_names)
 
-    @cached_property
-    def index_of_name(self) -> dict[str, int]:
-        """The index of each class by its name."""
-        return {name: index for index, name in enumerate(self.names)}
+    def index_of(self, label: int | str | None) -> int:
+        """Return the class of a label, an index or a name; OVERALL if it is none of them."""
+        if isinstance(label, int):
+            return label if 0 <= label < self.n_classes else OVERALL
+        return self.classes.index.get(label or "", OVERALL)
+
+    def label_of(self, index: int) -> int | str:
+        """Return the label of a class: its name, or its index if the classes have no names."""
+        return index if self.class_names is None else self.class_names[index]
 
 
 class ServedRows(NamedTuple):
@@ -95,42 +106,52 @@ class ServedRows(NamedTuple):
 
     The sets are packed: `members`, and `within`, the classes whose score is at most the conformal
     quantile of their own calibration scores (None for each row if the model keeps no such scores).
-    Rows without ids have no keys and are not stored.
     """
 
+    time: float
     period: str
-    keys: Sequence[int] | None
+    keys: Sequence[int]
+    contents: Sequence[int]
     members: Sequence[bytes]
     within: Sequence[bytes | None]
 
 
-class Judged(NamedTuple):
-    """A label as it is counted and stored, judged by the set that was served."""
+class SentLabel(NamedTuple):
+    """A label as it was sent: an index, or a name; None for an unknown one without its name.
 
-    id: int | None  # None for a row without an id
+    It was true at a `moment`, and counts in a `period`; None stands for that of its row.
+    """
+
+    label: int | str | None
+    moment: float
+    period: str | None = None
+
+
+class Judged(NamedTuple):
+    """A label as it is counted, judged by the set that was served."""
+
+    id: Any  # None for a row without an id
+    content: Any
     label: str
+    moment: float
     period: str
     class_index: int
     covered: int
     is_within: int | None  # None if the model keeps no calibration scores
-    class_block: int = 0
-    overall_block: int = 0
-
-
-PUT_LABEL = _put("id, model", *Judged._fields[1:])
-PUT_WAITING = _put("id", "time", "period", "label")
 
 
 class LabelCounts(NamedTuple):
     """Numbers of labels that were counted, corrected, repeated, and that wait for their row.
 
-    A corrected label replaced a different one of the same id.
+    A corrected label replaced a different one of the same row. `several` is the number of ids that
+    were served with several rows: their labels count for the last row before them.
     """
 
     counted: int
     corrected: int
     repeated: int
     waiting: int
+    several: int = 0
 
 
 def pack_sets(sets: PredictionSets) -> list[bytes]:
@@ -139,7 +160,7 @@ def pack_sets(sets: PredictionSets) -> list[bytes]:
     classes = sets.indices.astype(np.min_scalar_type(n_classes - 1))
     content, size = classes.tobytes(), classes.itemsize
     is_long = sets.sizes * size >= n_classes // 8
-    bits = iter(np.packbits(sets[is_long].to_mask(), axis=1))
+    bits = iter(np.packbits(sets[is_long].to_mask(), axis=1) if is_long.any() else ())
     return [
         b"m" + next(bits).tobytes() if as_bits else b"l" + content[start * size : stop * size]
         for (start, stop), as_bits in zip(
@@ -149,7 +170,7 @@ def pack_sets(sets: PredictionSets) -> list[bytes]:
 
 
 def contains(packed: bytes, index: int, n_classes: int) -> bool:
-    """Return whether a packed set contains a class.
+    """Return whether a packed set contains a class; none contains OVERALL.
 
     >>> sets = [PredictionSets.from_csr(np.array([0, 2]), np.array([3, 40]), k) for k in (50, 5000)]
     >>> [contains(pack_sets(one)[0], 40, one.n_classes) for one in sets]
@@ -157,12 +178,17 @@ def contains(packed: bytes, index: int, n_classes: int) -> bool:
     """
     if packed[:1] == b"l":
         return index in np.frombuffer(packed, np.min_scalar_type(n_classes - 1), offset=1)
-    return bool(packed[1 + index // 8] >> (7 - index % 8) & 1)
+    return index >= 0 and bool(packed[1 + index // 8] >> (7 - index % 8) & 1)
+
+
+def now() -> float:
+    """Return the time in seconds."""
+    return time.time()
 
 
 def today() -> str:
     """Return the period of now: the date (UTC)."""
-    return datetime.fromtimestamp(time.time(), UTC).date().isoformat()
+    return datetime.fromtimestamp(now(), UTC).date().isoformat()
 
 
 class MonitorState:
@@ -208,7 +234,7 @@ class MonitorState:
         names = None if entry.class_names is None else json.dumps(list(entry.class_names))
         row = (
             *(entry.key, entry.digest, entry.n_classes, names),
-            *(entry.false_alarm, entry.tolerance, entry.targets.astype("<f8").tobytes(), 0),
+            *(entry.false_alarm, entry.tolerance, entry.targets.astype("<f8").tobytes()),
         )
         with self._writer.writing():
             self._writer.insert("models", [row])
@@ -217,7 +243,7 @@ class MonitorState:
     def _entry(self, key: int) -> ModelEntry:
         if key not in self._entries:
             (row,) = self._writer.run("SELECT * FROM models WHERE model = ?", key)
-            names = None if row.class_names is None else json.loads(row.class_names)
+            names = None if row.class_names is None else tuple(json.loads(row.class_names))
             levels = row.false_alarm, row.tolerance, np.frombuffer(row.targets, "<f8")
             self._entries[key] = ModelEntry(row.digest, row.n_classes, names, *levels)
         return self._entries[key]
@@ -227,49 +253,60 @@ class MonitorState:
     def record(self, *batches: tuple[int, ServedRows]) -> int:
         """Record rows with ids that models served, and count labels that came before them.
 
-        Rows whose id the model has served before are left out. Return the number of new rows.
+        A row that the model has served with this id is left out; another row is a new serving.
+        Return the number of new ones.
         """
-        now = time.time()
+        by_model = dict[int, list[Any]]()
+        for model, rows in batches:
+            by_model.setdefault(model, []).append(rows)
         with self._writer.writing():
-            n_new = sum(self._record(model, rows, now) for model, rows in batches)
-            self._prune(now)
+            n_new = 0
+            for model, parts in by_model.items():
+                n_new += self._record(model, *parts)
+                self._count_early(model, [key for rows in parts for key in rows.keys])
+            self._prune(now())
         return n_new
 
-    def _record(self, model: int, rows: ServedRows, now: float) -> int:
+    def _record(self, model: int, *parts: ServedRows) -> int:
+        """Record rows; return the number of new ones."""
         values = [
-            (key, model, now, rows.period, *sets)
-            for key, *sets in zip(rows.keys or (), rows.members, rows.within, strict=True)
+            (key, model, content, rows.time, rows.period, *sets)
+            for rows in parts
+            for key, content, *sets in zip(*rows[2:], strict=True)
         ]
-        table = "served (id, model, time, period, members, within)"
-        new = [row.id for row in self._writer.insert(table, values, "DO NOTHING RETURNING id")]
-        self._n_recorded += len(new)
-        self._count_early(model, new)
-        return len(new)
+        n_new = self._writer.insert("served", values)
+        self._n_recorded += n_new
+        return n_new
 
     def _count_early(self, model: int, keys: list[int]) -> None:
-        """Count labels that waited for new rows, or that the same rows of other models have."""
-        early = "SELECT id, label, NULL AS period FROM served WHERE label IS NOT NULL AND id"
-        waiting = "SELECT id, label, period FROM waiting WHERE id"
-        labels = {
-            row.id: (row.label, row.period)
-            for sql in (early, waiting)
-            for row in self._writer.run_in(sql, keys)
+        """Count labels that waited for new rows, or that the same ids of other models have."""
+        labels = {}
+        of_others = self._writer.run_in("SELECT * FROM labels WHERE id", keys)
+        for row in sorted(of_others, key=attrgetter("moment")):
+            if row.class_index == OVERALL:
+                label = json.loads(row.label)
+            else:
+                label = self._entry(row.model).label_of(row.class_index)
+            labels[row.id] = SentLabel(label, row.moment)
+        waited = self._writer.run_in("SELECT * FROM waiting WHERE id", keys)
+        labels |= {
+            row.id: SentLabel(json.loads(row.label), row.moment, row.period) for row in waited
         }
         self._count_labels(labels, model)
-        self._writer.run_in("DELETE FROM waiting WHERE id", [*labels])
+        self._writer.run_in("DELETE FROM waiting WHERE id", [row.id for row in waited])
 
-    def _prune(self, now: float) -> None:
+    def _prune(self, moment: float) -> None:
         """Remove rows, waiting labels and sets past the retention.
 
         The retention is measured from the previous look, a day or more ago, so a clock that jumps
         removes nothing before it has been there for a day.
         """
         (state,) = self._writer.run("SELECT pruned FROM state")
-        passed = DAY if state.pruned is None else now - state.pruned
+        passed = DAY if state.pruned is None else moment - state.pruned
         if not 0 <= passed < min(DAY, DAY * self.retention / 10):
-            before = min(now, now - passed) - DAY * self.retention
+            before = min(moment, moment - passed) - DAY * self.retention
             self._writer.run("DELETE FROM waiting WHERE time < ?", before)
-            self._writer.run("UPDATE state SET pruned = ?", now)
+            self._writer.run("UPDATE state SET pruned = ?", moment)
             self._forget(before)
         if self.name == MEMORY and self._n_recorded > MOST_IN_MEMORY // 10:
             self._n_recorded = 0
@@ -279,7 +316,7 @@ class MonitorState:
 
     def _forget(self, before: float) -> None:
         """Remove rows without a label, and sets of labeled ones, that were served before."""
-        unlabeled = "FROM served WHERE time < ? AND label IS NULL"
+        unlabeled = f"FROM served WHERE time < ? AND NOT {HAS_LABEL}"
         (old,) = self._writer.run(f"SELECT COUNT(*) AS rows {unlabeled}", before)
         self._writer.run("UPDATE state SET expired = expired + ?", old.rows)
         self._writer.run(f"DELETE {unlabeled}", before)
@@ -288,152 +325,134 @@ class MonitorState:
 
     # ---- labels ----------------------------------------------------------------------------------
 
-    def label(
-        self, keys: Sequence[int], labels: Sequence[str], periods: Sequence[str | None]
-    ) -> LabelCounts:
+    def label(self, keys: Sequence[int], labels: Sequence[SentLabel]) -> LabelCounts:
         """Count labels of served rows, against the models that served them; keep the others.
 
-        Labels are names of classes. Of several labels of one id the last counts.
+        Of several labels of one id the last counts.
         """
+        by_key, arrived = dict(zip(keys, labels, strict=True)), now()
         with self._writer.writing():
-            return self._count_by_key(keys, labels, periods)
+            known, counted, corrected, n_several = self._count_labels(by_key)
+            waiting = [
+                (key, json.dumps(sent.label), sent.moment, sent.period, arrived)
+                for key, sent in by_key.items()
+                if key not in known
+            ]
+            self._writer.insert("waiting", waiting, PUT_WAITING)
+        numbers = len(counted), len(corrected - counted), len(waiting)
+        return LabelCounts(*numbers[:2], len(keys) - sum(numbers), numbers[2], n_several)
 
     def update(
-        self,
-        model: int,
-        served: ServedRows,
-        labels: Sequence[str | None],
-        periods: Sequence[str | None],
+        self, model: int, served: ServedRows | None, judged: Sequence[Judged]
     ) -> LabelCounts:
-        """Record rows and count their labels for this model, those with an id once.
-
-        A label is None if it is not among the classes and its name is not known.
-        """
+        """Count labels with their rows, which a model served; those with an id once."""
         with self._writer.writing():
-            if served.keys is not None:
-                self._record(model, served, time.time())
-                return self._count_by_key(served.keys, labels, periods, model)
-            entry, rows = self._entry(model), zip(served.members, served.within, strict=True)
-            judged = [
-                _judge(entry, None, *sets, json.dumps(label), period or served.period)
-                for sets, label, period in zip(rows, labels, periods, strict=True)
-            ]
-            self._add_labels(model, judged)
-            return LabelCounts(len(labels), 0, 0, 0)
-
-    def _count_by_key(
-        self,
-        keys: Sequence[int],
-        labels: Sequence[str | None],
-        periods: Sequence[str | None],
-        model: int | None = None,
-    ) -> LabelCounts:
-        by_key = dict(zip(keys, zip(map(json.dumps, labels), periods, strict=True), strict=True))
-        known, counted, corrected = self._count_labels(by_key, model)
-        now = time.time()
-        waiting = [
-            (key, now, period, label) for key, (label, period) in by_key.items() if key not in known
-        ]
-        self._writer.insert("waiting", waiting, PUT_WAITING)
-        n_new, n_corrected, n_waiting = len(counted), len(corrected - counted), len(waiting)
-        n_repeated = len(labels) - n_new - n_corrected - n_waiting
-        return LabelCounts(n_new, n_corrected, n_repeated, n_waiting)
+            if served is None:
+                self._append(model, judged)
+                return LabelCounts(len(judged), 0, 0, 0)
+            self._record(model, served)
+            by_row = {(row.id, row.content): row for row in judged}
+            counted, corrected = self._append_new(model, by_row.values())
+            self._writer.run_in("DELETE FROM waiting WHERE id", [*{row.id for row in judged}])
+            self._prune(now())
+        n_repeated = len(judged) - len(counted) - len(corrected)
+        return LabelCounts(len(counted), len(corrected), n_repeated, 0)
 
     def _count_labels(
-        self, labels: Mapping[int, tuple[str, str | None]], model: int | None = None
-    ) -> tuple[set[int], set[int], set[int]]:
-        """Count labels and their periods by key, for one model or all that served these rows.
+        self, labels: Mapping[int, SentLabel], model: int | None = None
+    ) -> tuple[set[int], set[int], set[int], int]:
+        """Count labels by id, for one model or all that served these ids.
 
-        Return the keys of known rows, of counted and of corrected labels.
+        Return the ids of known rows, of counted and of corrected labels, and the number of ids
+        that a model served with several rows.
         """
         sql, only = ("", ()) if model is None else ("model = ? AND ", (model,))
         served = self._writer.run_in(f"SELECT * FROM served WHERE {sql}id", [*labels], *only)
-        counted, corrected = set[int](), set[int]()
-        for key in sorted({row.model for row in served}):
-            # Without its set, which is kept for as long as the retention, no label is judged.
-            rows = [
-                row
-                for row in served
-                if row.model == key and row.members is not None and row.label != labels[row.id][0]
-            ]
-            replaced = [row for row in rows if row.label is not None]
-            corrected |= {row.id for row in replaced}
-            counted |= {row.id for row in rows if row.label is None}
-            judged = []
-            for row in rows:
-                label, period = labels[row.id]
-                sets = row.members, row.within
-                judged.append(_judge(self._entry(key), row.id, *sets, label, period or row.period))
-            self._add_counts(key, replaced, sign=-1)
-            self._add_labels(key, judged)
-        return {row.id for row in served}, counted, corrected
+        chosen: dict[tuple[int, int], Any] = {}  # of each id and model
+        several = set[int]()
+        for row in sorted(served, key=attrgetter("time")):
+            earlier = chosen.get((row.model, row.id))
+            several |= set() if earlier is None else {row.id}
+            if earlier is None or row.time <= labels[row.id].moment:
+                chosen[row.model, row.id] = row
+        counted, corrected, by_model = set[int](), set[int](), dict[int, list[Judged]]()
+        names: dict[int, int | str | None] = {}  # an index stands for a class of the last model
+        for row in sorted(chosen.values(), key=attrgetter("time"), reverse=True):
+            sent, entry = labels[row.id], self._entry(row.model)
+            y = entry.index_of(names.setdefault(row.id, sent.label))
+            if y != OVERALL:
+                names[row.id] = entry.label_of(y)
+            if row.members is not None:  # its set is kept for as long as the retention
+                judged = by_model.setdefault(row.model, [])
+                judged.append(_judge(entry, row, y, sent))
+        for key, judged in by_model.items():
+            new, changed = self._append_new(key, judged)
+            counted |= {row.id for row in new}
+            corrected |= {row.id for row in changed}
+        return {row.id for row in served}, counted, corrected, len(several)
 
-    def _add_labels(self, model: int, judged: list[Judged]) -> None:
-        """Count labels as they arrive; those of one call arrive in a random order."""
+    def _append_new(
+        self, model: int, judged: Iterable[Judged]
+    ) -> tuple[list[Judged], list[Judged]]:
+        """Append labels that differ from the latest of their rows: first ones, and corrections."""
+        judged = list(judged)
+        sql = "SELECT id, content, number, label FROM labels WHERE model = ? AND id"
+        known = self._writer.run_in(sql, [*{row.id for row in judged}], model)
+        latest = {(row.id, row.content): row for row in sorted(known, key=attrgetter("number"))}
+        earlier = [latest.get((row.id, row.content)) for row in judged]
+        pairs = list(zip(judged, earlier, strict=True))
+        new = [row for row, old in pairs if old is None]
+        changed = {row: old.number for row, old in pairs if old and old.label != row.label}
+        self._append(model, [*new, *changed], changed)
+        return new, [*changed]
+
+    def _append(
+        self, model: int, judged: Sequence[Judged], replaces: Mapping[Judged, int] | None = None
+    ) -> None:
+        """Append labels as they arrive; those of one call arrive in a random order."""
         if not judged:
             return
         keys = np.array([row.id or 0 for row in judged], dtype=np.int64).astype(np.uint64)
         keys = places(0, len(judged)) if judged[0].id is None else keys
         judged = [judged[row] for row in random_order(0, RandomStream.EVIDENCE, keys).tolist()]
-        blocks = self._blocks(model, [row.class_index for row in judged])
-        overall_blocks = self._blocks(model, [OVERALL] * len(judged))
-        judged = [
-            row._replace(
-                class_block=overall if row.class_index == OVERALL else block, overall_block=overall
-            )
-            for row, block, overall in zip(judged, blocks, overall_blocks, strict=True)
-        ]
-        self._add_counts(model, judged)
-        if judged[0].id is not None:
-            table = f"served (id, {', '.join(Judged._fields[1:])}, model)"
-            self._writer.insert(table, [(*row, model) for row in judged], PUT_LABEL)
-
-    def _blocks(self, model: int, classes: list[int]) -> list[int]:
-        """Return the block of each new label (n,) among all labels of its class that arrived."""
-        sql = "SELECT class_index, CAST(SUM(arrived) AS BIGINT) AS n FROM counts WHERE model = ?"
-        known = self._writer.run_in(
-            f"{sql} AND class_index", [*set(classes)], model, then="GROUP BY class_index"
-        )
-        arrived = Counter({row.class_index: row.n for row in known})
-        ordinals = []
-        for y in classes:
-            ordinals.append(arrived[y])
-            arrived[y] += 1
-        return block_of(np.array(ordinals, dtype=np.int64)).tolist()
-
-    def _add_counts(self, model: int, judged: Sequence[Any], sign: int = 1) -> None:
-        """Add labels to the counts of their class and of all, or take them back (`sign` -1)."""
-        if not judged:
-            return
-        (entry,) = self._writer.run(
-            "UPDATE models SET version = version + 1 WHERE model = ? RETURNING version", model
-        )
-        counts: dict[tuple[int, int, str], list[int]] = {}
+        sql = "SELECT COALESCE(MAX(number), -1) + 1 AS next FROM labels WHERE model = ?"
+        first = self._writer.run(sql, model)[0].next
+        numbers, ordinals = [*range(first, first + len(judged))], list[int]()
+        arrived = self._arrived(model, {row.class_index for row in judged})
         for row in judged:
-            is_scored = sign * (row.is_within is not None)
-            values = (sign > 0, sign, sign * row.covered, is_scored, sign * (row.is_within or 0))
-            for part in {(row.class_index, row.class_block), (OVERALL, row.overall_block)}:
-                sums = counts.setdefault((*part, row.period), [0] * 5)
-                sums[:] = map(add, sums, values)
-        rows = [(model, *part, *sums, entry.version) for part, sums in counts.items()]
-        self._writer.insert("counts", rows, ADD_COUNTS)
+            ordinals.append(arrived[row.class_index])
+            arrived[row.class_index] += 1
+        blocks, class_blocks = (block_of(np.array(n)).tolist() for n in (numbers, ordinals))
+        replaced = [(replaces or {}).get(row) for row in judged]
+        columns = zip(numbers, blocks, ordinals, class_blocks, replaced, judged, strict=True)
+        self._writer.insert("labels", [(model, *row[:-1], *row[-1]) for row in columns])
+
+    def _arrived(self, model: int, classes: Iterable[int]) -> dict[int, int]:
+        """Return the number of labels of each class that arrived, with those replaced since."""
+        chosen = ", ".join(f"({y})" for y in classes)
+        last = "SELECT ordinal + 1 FROM labels WHERE model = ? AND class_index = chosen.y"
+        rows = self._writer.run(
+            f"WITH chosen (y) AS (VALUES {chosen}) SELECT chosen.y, COALESCE(({last} "
+            "ORDER BY class_block DESC, ordinal DESC LIMIT 1), 0) AS n FROM chosen",
+            model,
+        )
+        return {row.y: row.n for row in rows}
 
 
-def _judge(
-    entry: ModelEntry,
-    key: int | None,
-    members: bytes,
-    within: bytes | None,
-    label: str,
-    period: str,
-) -> Judged:
-    """Judge a label by the set that was served."""
-    y = entry.index_of_name.get(json.loads(label), OVERALL)
+def _judge(entry: ModelEntry, row: Any, y: int, sent: SentLabel) -> Judged:
+    """Judge a label of a class by the sets that were served."""
     covered, is_within = (
-        None if packed is None else int(y != OVERALL and contains(packed, y, entry.n_classes))
-        for packed in (members, within)
+        None if packed is None else int(contains(packed, y, entry.n_classes))
+        for packed in (row.members, row.within)
     )
-    return Judged(key, label, period, y, covered or 0, is_within)
+    label = label_text(y, sent.label)
+    about = label, sent.moment, sent.period or row.period
+    return Judged(row.id, row.content, *about, y, covered or 0, is_within)
+
+
+def label_text(y: int, label: int | str | None = None) -> str:
+    """Return a label as it is stored: its index, or the text of one that is no class."""
+    return json.dumps(label if y == OVERALL else y)
 
 
 def signed(keys: Array) -> list[int]:

@@ -1,23 +1,26 @@
 """Bodies of requests and answers: JSON, and tensors of the Open Inference Protocol v2 over REST.
 
-msgspec checks requests by their types. The protocol is the one that KServe, Triton and others
-share, with the binary tensor data extension: tensors follow the JSON head, whose length the header
-`Inference-Header-Content-Length` states.
+msgspec checks requests by their types, and everything that a request declares (sizes, shapes,
+numbers of rows) is compared with its bytes before it is multiplied or allocated. The protocol is
+the one that KServe, Triton and others share, with the binary tensor data extension: tensors follow
+the JSON head, whose length the header `Inference-Header-Content-Length` states.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, Meta, Raw, UnsetType
 
 from evencover.arrays import Array
-from evencover.errors import InputError
+from evencover.errors import InputError, listed
+from evencover.monitoring.state import ModelEntry
 from evencover.sets import PredictionSets
 from evencover.topk import TopK
 
@@ -52,11 +55,6 @@ class Limits:
     rows: int = 10_000
     seconds: float = 10.0
 
-    def check_body(self, n_bytes: int) -> None:
-        """Raise RequestError if a body is too large."""
-        if n_bytes > self.body:
-            raise RequestError(413, f"The body must have at most {self.body} bytes.")
-
     def check_answer(self, n_bytes: int) -> None:
         """Raise RequestError, before it is made, if an answer is too large."""
         if n_bytes > 4 * self.body:
@@ -66,12 +64,12 @@ class Limits:
                 f"body. Got about {n_bytes}; send fewer rows, or ask for fewer outputs.",
             )
 
-    def check_lists(self, n_rows: int, **lists: list[Any] | None) -> None:
+    def check_rows(self, n_rows: int, **lists: Any) -> None:
         """Raise if there are too many rows, or if a list has not one entry for each of them."""
         if n_rows > self.rows:
             raise RequestError(413, f"There must be at most {self.rows} rows. Got {n_rows}.")
         for name, values in lists.items():
-            if values is not None and len(values) != n_rows:
+            if isinstance(values, list) and len(values) != n_rows:
                 raise InputError(
                     f"{name!r} must have one entry per row. Got {len(values)} for {n_rows}."
                 )
@@ -79,17 +77,16 @@ class Limits:
 
 # JSON ---------------------------------------------------------------------------------------------
 
-Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
-Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Names = list[Text | Integer]
-RowList = list[list[float] | dict[Text, float]]  # numbers of all classes, or some by class
 
 
 class SetsBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request for sets."""
+    """The body of a request for sets; rows are lists of numbers, or name some of the classes."""
 
-    rows: RowList
-    ids: Names | None = None
+    rows: list[Raw]
+    ids: Names | UnsetType | None = UNSET
 
 
 class LabelsBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -97,16 +94,29 @@ class LabelsBody(msgspec.Struct, forbid_unknown_fields=True):
 
     ids: Names
     labels: Names
-    time: list[Text] | None = None
+    time: list[Text] | UnsetType | None = UNSET
+    labels_are: Literal["names", "indices"] | UnsetType | None = UNSET
 
 
-def decode(body: bytes, kind: Any) -> Any:
+class Entry(msgspec.Struct, forbid_unknown_fields=True):
+    """A class of a row with its probability, as pipelines of Hugging Face return them."""
+
+    label: Text
+    score: float
+
+
+FLOATS = msgspec.json.Decoder(list[float])
+
+
+def decode(body: Any, kind: Any) -> Any:
     """Parse JSON of a type; raise InputError if it is of another."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise InputError(f"The body is not as it must be: {error}; {HINT}.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except RecursionError:
+        raise InputError(f"The body is nested too deeply; {HINT}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise RequestError(400, "The body is not JSON.") from None
 
 
@@ -118,44 +128,95 @@ def encode(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-def read_rows(body: bytes, limits: Limits) -> tuple[Any, Names | None]:
+def read_rows(body: bytes, model: ModelEntry, limits: Limits) -> tuple[Any, Names | None]:
     """Read rows and their ids; raise InputError if they are invalid."""
-    sent = decode(body, SetsBody)
-    limits.check_lists(len(sent.rows), ids=sent.ids)
-    by_class = any(isinstance(row, dict) for row in sent.rows)
-    return _by_class(sent.rows) if by_class else _matrix(sent.rows), sent.ids
+    sent: SetsBody = decode(body, SetsBody)
+    limits.check_rows(len(sent.rows), ids=sent.ids)
+    contents, ids = list(map(bytes, sent.rows)), sent.ids or None
+    n_keys, texts = 1 + (sent.ids is not UNSET), list[Any](ids or ())
+    if all(content.startswith(b"[") and b"{" not in content for content in contents):
+        rows: Any = _matrix(contents, model.n_classes)
+    else:
+        rows, n_more, names = _by_class(contents, model)
+        n_keys, texts = n_keys + n_more, texts + names
+    _check_keys(body, n_keys, texts)
+    return rows, ids
 
 
-def read_labels(body: bytes, limits: Limits) -> LabelsBody:
-    """Read labels, their ids and times; raise InputError if they are invalid."""
+def read_labels(body: bytes, limits: Limits) -> tuple[Any, ...]:
+    """Read ids, labels, times and what integers are; raise InputError if they are invalid."""
     sent: LabelsBody = decode(body, LabelsBody)
-    limits.check_lists(len(sent.labels), ids=sent.ids, time=sent.time)
-    return sent
+    limits.check_rows(len(sent.labels), ids=sent.ids, time=sent.time)
+    fields = [value for value in msgspec.structs.astuple(sent) if value is not UNSET]
+    _check_keys(body, len(fields), [text for value in fields for text in value or ()])
+    return sent.ids, sent.labels, sent.time or None, sent.labels_are or None
 
 
-def _by_class(rows: list[Any]) -> TopK:
-    """Return rows of probabilities by class; the service knows the classes."""
-    if not all(isinstance(row, dict) for row in rows):
-        raise InputError("'rows' must all be lists of numbers, or all objects by class.")
-    names = sorted({name for row in rows for name in row}) or [""]
-    return TopK(
-        [list(row) for row in rows], [list(row.values()) for row in rows], class_names=names
-    )
-
-
-def _matrix(rows: list[list[float]]) -> Array:
+def _matrix(contents: list[bytes], n_classes: int) -> Array:
     """Return rows of numbers; the rule checks the numbers themselves."""
-    if len({len(row) for row in rows}) > 1:
-        raise InputError("'rows' must have one list of numbers per row, all of one length.")
-    return np.array(rows, dtype=np.float64).reshape(len(rows), -1 if rows else 0)
+    for row, content in enumerate(contents):
+        n_numbers = content.count(b",") + 1
+        if n_numbers != n_classes:
+            raise InputError(
+                f"'rows' must have one number for each of the {n_classes} classes. Got {n_numbers} "
+                f"in row {row}."
+            )
+    packed, numbers = bytearray(8 * n_classes * len(contents)), struct.Struct(f"={n_classes}d")
+    try:
+        for row, content in enumerate(contents):
+            numbers.pack_into(packed, row * numbers.size, *FLOATS.decode(content))
+    except msgspec.MsgspecError as error:
+        raise InputError(f"'rows' must be lists of numbers: {error} in row {row}.") from None
+    return np.frombuffer(packed).reshape(len(contents), n_classes)
+
+
+def _by_class(contents: list[bytes], model: ModelEntry) -> tuple[TopK, int, list[str]]:
+    """Return rows that name some of the classes; also their number of keys, and their names."""
+    rows = [decode(content, dict[Text, float] | list[Entry]) for content in contents]
+    n_keys = sum(len(row) * (1 if isinstance(row, dict) else 2) for row in rows)
+    pairs = [
+        list(row.items()) if isinstance(row, dict) else [(each.label, each.score) for each in row]
+        for row in rows
+    ]
+    names, index = [name for row in pairs for name, _ in row], model.classes.index
+    unknown = list(dict.fromkeys(name for name in names if name not in index))
+    if unknown:
+        raise InputError(
+            f"'rows' must have the {model.n_classes} classes of the model. Got the unknown "
+            f"{listed(map(repr, unknown), 3)}."
+        )
+    starts = np.cumsum([0, *map(len, pairs)])
+    classes = np.array([index[name] for name in names], dtype=np.int32)
+    values = np.array([value for row in pairs for _, value in row], dtype=np.float64)
+    return TopK.from_csr(starts, classes, values, model.n_classes), n_keys, names
+
+
+def _check_keys(body: bytes, n_keys: int, texts: Iterable[Any]) -> None:
+    """Raise if an object has a key twice, of which parsers keep the last.
+
+    Each of the keys that were parsed has a colon; so have some of the texts.
+    """
+    n_colons = body.count(b":")
+    if b"\\" in body:
+        n_colons += body.count(b"\\u003a") + body.count(b"\\u003A")
+    if n_colons != n_keys:
+        n_colons -= sum(text.count(":") for text in texts if isinstance(text, str))
+    if n_colons != n_keys:
+        raise InputError("The keys of each object in the body must differ. Got one of them twice.")
 
 
 # Tensors ------------------------------------------------------------------------------------------
 
 HEAD_LENGTH = "Inference-Header-Content-Length"
 NUMBERS: dict[str, Any] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
-OUTPUTS = {"sizes": "INT64", "classes": "INT64", "accepted": "BOOL"}  # of classes (N, K), else (N,)
-Size = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+OUTPUTS = {  # type and shape of N rows, K classes and M members of all sets
+    "sizes": ("INT64", "N"),
+    "members": ("INT64", "M"),
+    "starts": ("INT64", "N+1"),
+    "classes": ("INT64", "NK"),
+    "accepted": ("BOOL", "N"),
+}
+Size = Annotated[int, Meta(ge=0, lt=2**31)]
 
 
 class Parameters(msgspec.Struct):
@@ -166,30 +227,33 @@ class Parameters(msgspec.Struct):
     binary_data_output: bool = False  # of all outputs that do not state it
 
 
-class InputTensor(msgspec.Struct):
+class InputTensor(msgspec.Struct, forbid_unknown_fields=True):
     """A tensor, with its values as JSON or after the head."""
 
     name: str
-    shape: list[Size]
+    shape: Annotated[list[Size], Meta(min_length=1, max_length=2)]
     datatype: str
-    data: msgspec.Raw = msgspec.Raw(b"null")
+    data: Raw = Raw(b"null")
     parameters: Parameters = msgspec.field(default_factory=Parameters)
 
 
-class Output(msgspec.Struct):
+class Output(msgspec.Struct, forbid_unknown_fields=True):
     """An output that is asked for."""
 
     name: str
     parameters: Parameters = msgspec.field(default_factory=Parameters)
 
 
-class InferHead(msgspec.Struct):
+class InferHead(msgspec.Struct, forbid_unknown_fields=True):
     """The head of a request."""
 
-    inputs: list[InputTensor]
-    outputs: list[Output] | None = None
-    id: str | None = None
+    inputs: Annotated[list[InputTensor], Meta(max_length=2)]
+    outputs: Annotated[list[Output], Meta(max_length=len(OUTPUTS))] | None = None
+    id: Text | None = None
     parameters: Parameters = msgspec.field(default_factory=Parameters)
+
+
+LISTS = {"inputs", "outputs"}  # of the head, which has everything else as texts and numbers
 
 
 class Wanted(NamedTuple):
@@ -204,8 +268,8 @@ def metadata(model: dict[str, Any]) -> dict[str, Any]:
     n_classes = model["n_classes"]
     inputs = [_tensor(model["reads"], "FP32", [-1, n_classes]), _tensor("ids", "BYTES", [-1])]
     outputs = [
-        _tensor(name, datatype, [-1, n_classes] if name == "classes" else [-1])
-        for name, datatype in OUTPUTS.items()
+        _tensor(name, kind, [-1, n_classes] if shape == "NK" else [-1])
+        for name, (kind, shape) in OUTPUTS.items()
     ]
     described = {"name": model["name"], "versions": [model["model"]], "platform": "evencover"}
     return {**described, "inputs": inputs, "outputs": outputs}
@@ -216,21 +280,30 @@ def _tensor(name: str, datatype: str, shape: list[int]) -> dict[str, Any]:
 
 
 def read_tensors(
-    body: bytes, head_length: str | None, reads: str, limits: Limits
+    body: bytes, head_length: str | None, reads: str, n_classes: int, limits: Limits
 ) -> tuple[Array, list[str] | None, Wanted]:
     """Return the rows and ids of a request to a model that reads `reads`, and the outputs."""
     length = str(len(body)) if head_length is None else head_length
     n_head = int(length) if length.isdecimal() and len(length) < 20 else len(body) + 1
     if n_head > len(body):
         raise RequestError(400, f"{HEAD_LENGTH} must be within the body.")
-    head, tail = decode(body[:n_head], InferHead), body[n_head:]
-    tensors: dict[str, Any] = {}
+    head: InferHead = decode(body[:n_head], InferHead)
+    _check_head(body[:n_head])
+    shapes, tensors = {tensor.name: tensor.shape for tensor in head.inputs}, dict[str, Any]()
+    if reads not in shapes or not {*shapes} <= {reads, "ids"} or len(shapes) < len(head.inputs):
+        raise InputError(
+            f"The inputs must be {reads!r} and, if there are any, 'ids', once each. "
+            f"Got {listed((repr(tensor.name[:100]) for tensor in head.inputs), 3)}."
+        )
+    n_rows, of_ids = shapes[reads][0], shapes.get("ids", shapes[reads][:1])
+    if shapes[reads] != [n_rows, n_classes] or of_ids not in ([n_rows], [n_rows, 1]):
+        raise InputError(
+            f"{reads!r} must have the shape [N, {n_classes}], and 'ids' [N]. Got "
+            f"{listed(shapes.values(), 2)}."
+        )
+    limits.check_rows(n_rows)
+    tail = memoryview(body)[n_head:]
     for tensor in head.inputs:
-        if tensor.name not in (reads, "ids") or tensor.name in tensors:
-            raise InputError(
-                f"The inputs must be {reads!r} and, if there are any, 'ids', once each. "
-                f"Got {tensor.name[:100]!r}."
-            )
         size, data = tensor.parameters.binary_data_size, None
         if size is not None:
             data, tail = tail[:size], tail[size:]
@@ -239,11 +312,20 @@ def read_tensors(
         tensors[tensor.name] = (_read_ids if tensor.name == "ids" else _read_numbers)(tensor, data)
     if tail:
         raise InputError(f"The inputs must use all of the binary data. Got {len(tail)} bytes more.")
-    if reads not in tensors:
-        raise InputError(f"The inputs must contain {reads!r}.")
-    rows, ids = tensors[reads], tensors.get("ids")
-    limits.check_lists(len(rows), ids=ids)
-    return rows, ids, Wanted(head.id, _wanted(head))
+    return tensors[reads], tensors.get("ids"), Wanted(head.id, _wanted(head))
+
+
+def _check_head(head: bytes) -> None:
+    """Raise if an object of the head has a key twice."""
+    top = decode(head, dict[str, Raw])
+    tensors = [decode(top[name], list[dict[str, Raw]] | None) for name in LISTS & top.keys()]
+    n_keys, texts = 0, list[Any]()
+    for each in (top, *(tensor for some in tensors for tensor in some or ())):
+        parameters = decode(each.get("parameters", Raw(b"{}")), dict[str, Any])
+        n_keys += len(each) + len(parameters)
+        texts += [*parameters, *parameters.values()]
+        texts += [bytes(each[name]).decode() for name in each.keys() - LISTS - {"parameters"}]
+    _check_keys(head, n_keys, texts)
 
 
 def _wanted(head: InferHead) -> dict[str, bool]:
@@ -259,17 +341,18 @@ def _wanted(head: InferHead) -> dict[str, bool]:
     return {name: is_binary if choice is None else choice for name, choice in choices.items()}
 
 
-def _read_numbers(tensor: InputTensor, data: bytes | None) -> Array:
+def _read_numbers(tensor: InputTensor, data: Any) -> Array:
     """Return rows (n, K) from JSON, which may be nested, or from binary data."""
-    if tensor.datatype not in NUMBERS or len(tensor.shape) != 2:
-        raise InputError(f"{tensor.name!r} must be {' or '.join(NUMBERS)} of shape [N, K].")
-    n_values, dtype = math.prod(tensor.shape), NUMBERS[tensor.datatype]
+    if tensor.datatype not in NUMBERS:
+        raise InputError(f"{tensor.name!r} must be {' or '.join(NUMBERS)}.")
+    (n_rows, n_classes), dtype = tensor.shape, NUMBERS[tensor.datatype]
+    n_values = n_rows * n_classes
     values: Array = np.zeros(0)
     if data is not None and len(data) == n_values * dtype.itemsize:
         values = np.frombuffer(data, dtype)
-    elif data is None:
+    elif data is None and bytes(tensor.data).count(b",") == max(0, n_values - 1):
         numbers = decode(tensor.data, list[float | list[float]])
-        if all(isinstance(row, list) for row in numbers):
+        if [len(row) for row in numbers if isinstance(row, list)] == [n_classes] * n_rows:
             numbers = [number for row in numbers for number in row]
         elif any(isinstance(row, list) for row in numbers):
             numbers = []
@@ -280,32 +363,32 @@ def _read_numbers(tensor: InputTensor, data: bytes | None) -> Array:
     return values.reshape(tensor.shape)
 
 
-def _read_ids(tensor: InputTensor, data: bytes | None) -> list[str]:
+def _read_ids(tensor: InputTensor, data: Any) -> list[str]:
     """Return texts from JSON, or from binary data: each after its length in 4 bytes."""
     if tensor.datatype != "BYTES":
         raise InputError("'ids' must be of type BYTES.")
+    n_rows, texts, start = tensor.shape[0], list[str](), 0
     if data is None:
         texts = decode(tensor.data, list[Text])
     else:
-        texts, start = [], 0
         try:
-            while start < len(data):
+            while start < len(data) and len(texts) < n_rows:
                 (size,) = struct.unpack_from("<I", data, start)
-                texts.append(data[start + 4 : start + 4 + size].decode())
+                texts.append(str(data[start + 4 : start + 4 + size], "utf-8"))
                 start += 4 + size
         except (struct.error, UnicodeDecodeError):
             start = -1
-        if start != len(data) or any(len(text) > MAX_TEXT for text in texts):
+        if start != len(data) or max(map(len, texts), default=0) > MAX_TEXT:
             raise InputError("The binary data of 'ids' must be texts after their lengths.")
-    if len(texts) != math.prod(tensor.shape):
-        raise InputError(f"'ids' must have {math.prod(tensor.shape)} texts. Got {len(texts)}.")
+    if len(texts) != n_rows:
+        raise InputError(f"'ids' must have {n_rows} texts. Got {len(texts)}.")
     return texts
 
 
 def answer_bytes(sets: PredictionSets, wanted: Wanted) -> int:
     """Return about the size of an answer; `classes` has K values for every row."""
-    per_row = [sets.n_classes if output == "classes" else 1 for output in wanted.outputs]
-    return 8 * len(sets) * sum(per_row)
+    n_values = {"NK": len(sets) * sets.n_classes, "M": len(sets.indices)}
+    return 8 * sum(n_values.get(OUTPUTS[name][1], len(sets) + 1) for name in wanted.outputs)
 
 
 def write_tensors(
@@ -313,12 +396,14 @@ def write_tensors(
 ) -> tuple[bytes, str, dict[str, str]]:
     """Return the body of an answer, its content type and its headers.
 
-    As in the ONNX export, `classes` (N, K) lists the most probable class first, then -1.
+    `members` (M,) lists the classes of all sets, those of row i from `starts[i]` to `starts[i + 1]`
+    of `starts` (N + 1,). As in the ONNX export, `classes` (N, K) lists the same, then -1. The most
+    probable class comes first.
     """
     tensors, tail = [], []
     for output, is_binary in wanted.outputs.items():
         values = _values(sets, output)
-        tensor = _tensor(output, OUTPUTS[output], list(values.shape))
+        tensor = _tensor(output, OUTPUTS[output][0], list(values.shape))
         if is_binary:
             tail.append(values.tobytes())
             tensor["parameters"] = {"binary_data_size": len(tail[-1])}
@@ -333,10 +418,14 @@ def write_tensors(
 
 
 def _values(sets: PredictionSets, output: str) -> Array:
-    if output == "accepted":
-        return sets.accepted
-    if output == "sizes":
-        return sets.sizes.astype("<i8")
+    if output != "classes":
+        values: Array = {
+            "sizes": sets.sizes,
+            "members": sets.indices,
+            "starts": sets.indptr,
+            "accepted": sets.accepted,
+        }[output]
+        return values if output == "accepted" else values.astype("<i8", copy=False)
     classes = np.full((len(sets), sets.n_classes), -1, dtype="<i8")
     classes[np.arange(sets.n_classes) < sets.sizes[:, None]] = sets.indices
     return classes

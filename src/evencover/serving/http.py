@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hmac
 import math
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import isawaitable
 from itertools import pairwise
+from threading import Lock
 from typing import Any, ClassVar
 
 import h11
 import numpy as np
 import uvicorn
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, exposition
+from prometheus_client.core import HistogramMetricFamily
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -34,22 +30,12 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import evencover
-from evencover.arrays import Array
+from evencover.arrays import Array, IntArray
 from evencover.errors import InputError, one_line
+from evencover.monitoring import Snapshot
 from evencover.monitoring.database import StateError
-from evencover.serving.bodies import (
-    HEAD_LENGTH,
-    JSON,
-    Limits,
-    RequestError,
-    answer_bytes,
-    encode,
-    metadata,
-    read_labels,
-    read_rows,
-    read_tensors,
-    write_tensors,
-)
+from evencover.serving import bodies
+from evencover.serving.bodies import JSON, Limits, RequestError, encode
 from evencover.serving.service import Loaded, Service
 from evencover.sets import PredictionSets
 
@@ -58,8 +44,30 @@ STATE_SECONDS = 30.0  # that a request waits for the state
 SCRAPE_SECONDS = 2.0  # that metrics wait for the monitor; else they show its last findings
 MAX_HEAD = 2**16  # bytes of a request's head
 MOST_BODIES = 100  # that are received or answered at a time
+SMALL_BODY = 2**16  # bytes of a body whose answer takes less time than to pass it to a thread
 Endpoint = Callable[[Any], Any]  # a request to a value for JSON or a Response, or a coroutine
-SET_SIZES = (0, 1, 2, 5, 10, 20, 50, 100, 1000)  # upper limits of the histogram
+SET_SIZES = np.array([0, 1, 2, 5, 10, 20, 50, 100, 1000])  # upper limits of the histogram
+
+
+class SetSizes:
+    """A histogram of the sizes of sets, many at a time."""
+
+    def __init__(self) -> None:
+        self._counts, self._sum = np.zeros(len(SET_SIZES) + 1, dtype=np.int64), 0
+        self._lock = Lock()
+
+    def add(self, sizes: IntArray) -> None:
+        """Count the sizes of sets."""
+        counts = np.bincount(SET_SIZES.searchsorted(sizes), minlength=len(self._counts))
+        with self._lock:
+            self._counts += counts
+            self._sum += int(sizes.sum())
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """Yield the histogram to Prometheus."""
+        names = [*map(str, map(float, SET_SIZES.tolist())), "+Inf"]
+        buckets = [*zip(names, self._counts.cumsum().tolist(), strict=True)]
+        yield HistogramMetricFamily("evencover_set_size", "Classes in a set.", buckets, self._sum)
 
 
 class Metrics:
@@ -85,34 +93,46 @@ class Metrics:
 
         self.requests = add(Counter, "requests", "Requests by path and status.", "path", "status")
         self.seconds = add(Histogram, "request_seconds", "Time to answer a request.", "path")
-        self.sizes = add(Histogram, "set_size", "Classes in a set.", buckets=SET_SIZES)
+        self.sizes = SetSizes()
+        self.registry.register(self.sizes)
         self.accepted = add(Counter, "accepted_rows", "Rows that need no review.")
         self.gauges = {name: add(Gauge, name, text) for name, text in self.GAUGES.items()}
         self.alarms = add(Gauge, "alarm", "1 if a test of coverage has an alarm.", "test")
+        text = "Coverage of all labels, the latest labels and the latest period, with 95% limits."
+        self.recent = add(Gauge, "recent_coverage", text, "of", "value")
+        self.failures = add(Counter, "failures", "Requests with an unexpected error, status 422.")
 
     def count(self, sets: PredictionSets) -> None:
         """Count sets that were computed."""
         self.accepted.inc(int(sets.accepted.sum()))
-        for size in sets.sizes.tolist():
-            self.sizes.observe(size)
+        self.sizes.add(sets.sizes)
 
     def set(self, **values: float) -> None:
         """Set gauges."""
         for name, value in values.items():
             self.gauges[name].set(value)
 
-    def show(self, summary: dict[str, Any]) -> None:
+    def show(self, found: Snapshot) -> None:
         """Show the findings of the monitor."""
+        recent = found.recent()
         self.set(
-            expired_rows=summary["expired"],
-            labeled_rows=summary["rows"],
-            coverage=math.nan if summary["coverage"] is None else summary["coverage"],
-            waiting_labels=summary["waiting"],
-            alarm_level=summary["alarm_level"]["class"],
-            classes_in_alarm=sum(row["alarm"] for row in summary["classes"]),
+            expired_rows=found.expired,
+            labeled_rows=recent["all"]["rows"],
+            coverage=_number(recent["all"]["coverage"]),
+            waiting_labels=found.waiting,
+            alarm_level=found.alarm_level,
+            classes_in_alarm=len(found.alarms),
         )
-        for test in ("below_target", "overall", "score_shift"):
-            self.alarms.labels(test).set(summary[test]["alarm"])
+        for of, part in recent.items():
+            values = zip(("low", "high"), part["interval"], strict=True)
+            for name, value in (("coverage", _number(part["coverage"])), *values):
+                self.recent.labels(of, name).set(value)
+        for test, evidence in found.tests().items():
+            self.alarms.labels(test).set(evidence.alarm)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 class Application:
@@ -154,7 +174,7 @@ class Application:
         about = {"name": "evencover", "version": evencover.__version__}
         post: dict[str, Endpoint] = {"/v1/sets": self.sets, "/v1/labels": self.labels}
         get: dict[str, Endpoint] = {
-            "/v1/coverage": lambda _: self._read(self.service.coverage),
+            "/v1/coverage": lambda _: self._read(self._findings),
             "/v1/model": lambda _: self.service.describe(),
             "/healthz": lambda _: self.service.health(),
             "/metrics": self.prometheus,
@@ -163,7 +183,7 @@ class Application:
             "/v2/health/ready": lambda _: {"ready": True},
         }
         for path in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
-            get[path] = lambda request: metadata(self.service.describe(self._named(request)))
+            get[path] = lambda request: bodies.metadata(self.service.describe(self._named(request)))
             get[f"{path}/ready"] = lambda request: {
                 "name": self._named(request).name,
                 "ready": True,
@@ -171,7 +191,7 @@ class Application:
             post[f"{path}/infer"] = self.infer
         routes = [
             Route(path, partial(self._answer, path, endpoint), methods=[method])
-            for method, endpoints in (("GET", get), ("POST", post))
+            for method, endpoints in (("POST", post), ("GET", get))  # the frequent ones first
             for path, endpoint in endpoints.items()
         ]
         # Requests for other paths or methods, and those that fail, are answered with JSON, too.
@@ -229,7 +249,7 @@ class Application:
         return await _in_time(reading, seconds or STATE_SECONDS)
 
     async def _compute(self, request: Any, function: Callable[[bytes], Any]) -> Any:
-        """Receive a body, and call a function with it on a thread: other requests go on."""
+        """Receive a body, and call a function with it; on a thread if that takes long."""
         expected, sent = f"Bearer {self.token}", request.headers.get("authorization", "")
         sent = sent.encode("utf-8", "surrogateescape")
         if self.token is not None and not hmac.compare_digest(sent, expected.encode()):
@@ -237,25 +257,46 @@ class Application:
         if self._slots.locked():
             raise RequestError(503, "Too many requests at once; try again.")
         async with self._slots:
-            return await asyncio.to_thread(function, await self._body(request))
+            body = await self._body(request)
+            try:
+                if len(body) <= SMALL_BODY:
+                    return function(body)
+                return await asyncio.to_thread(function, body)
+            except InputError:
+                raise
+            except Exception as error:
+                self.metrics.failures.inc()
+                self.note(f"unexpected error: {type(error).__name__}: {one_line(error)}")
+                raise InputError(
+                    f"The request failed unexpectedly: {type(error).__name__}."
+                ) from error
 
     async def _body(self, request: Any) -> bytes:
-        """Receive a body within the limits of time and size."""
-        limits = self.limits
-        if request.headers.get("content-encoding", "identity") != "identity":
+        """Receive a body within the limits of time and size.
+
+        A body that is too large is received and dropped: many clients send all of it before they
+        read the answer. Those that expect to be asked for it get the answer at once.
+        """
+        limits, headers = self.limits, request.headers
+        if headers.get("content-encoding", "identity") != "identity":
             raise RequestError(415, "The body must not have a content encoding.")
-        length = request.headers.get("content-length", "0")
-        limits.check_body(int(length) if length.isdecimal() else 0)
-        body = bytearray()
+        length = headers.get("content-length", "0")
+        is_large = length.isdecimal() and int(length) > limits.body
+        chunks, size = [], 0
         try:
             async with asyncio.timeout(limits.seconds):
-                async for chunk in request.stream():
-                    body += chunk
-                    limits.check_body(len(body))
+                if not (is_large and "expect" in headers):
+                    async for chunk in request.stream():
+                        size += len(chunk)
+                        if size <= limits.body:
+                            chunks.append(chunk)
         except TimeoutError:
-            message = f"The body must arrive in {limits.seconds:g} seconds."
-            raise RequestError(408, message) from None
-        return bytes(body)
+            if size <= limits.body and not is_large:
+                message = f"The body must arrive in {limits.seconds:g} seconds."
+                raise RequestError(408, message) from None
+        if is_large or size > limits.body:
+            raise RequestError(413, f"The body must have at most {limits.body} bytes.")
+        return b"".join(chunks)
 
     # ---- sets and labels -------------------------------------------------------------------------
 
@@ -265,8 +306,7 @@ class Application:
         def compute(body: bytes) -> Any:
             _require_json(request)
             loaded = self.service.now
-            rows, ids = read_rows(body, self.limits)
-            rows = loaded.numbered(rows)
+            rows, ids = bodies.read_rows(body, loaded.monitor.model, self.limits)
             sets = self.service.sets(rows, ids, loaded)
             self.metrics.count(sets)
             name_bytes = int(loaded.name_bytes[sets.indices].sum())
@@ -285,8 +325,7 @@ class Application:
 
         def compute(body: bytes) -> Any:
             _require_json(request)
-            sent = read_labels(body, self.limits)
-            return self.service.labels(sent.ids, sent.labels, sent.time)
+            return self.service.labels(*bodies.read_labels(body, self.limits))
 
         if self.token is None:
             raise RequestError(403, "The service was started without a token and takes no labels.")
@@ -298,15 +337,20 @@ class Application:
 
         def compute(body: bytes) -> Any:
             loaded = self._named(request)
-            length = request.headers.get(HEAD_LENGTH)
-            rows, ids, wanted = read_tensors(body, length, loaded.reads, self.limits)
+            about = loaded.reads, loaded.monitor.model.n_classes, self.limits
+            rows, ids, wanted = bodies.read_tensors(
+                body, request.headers.get(bodies.HEAD_LENGTH), *about
+            )
             sets = self.service.sets(rows, ids, loaded)
             self.metrics.count(sets)
-            self.limits.check_answer(answer_bytes(sets, wanted))
-            content, kind, headers = write_tensors(sets, wanted, loaded.name, loaded.version)
+            self.limits.check_answer(bodies.answer_bytes(sets, wanted))
+            content, kind, headers = bodies.write_tensors(sets, wanted, loaded.name, loaded.version)
             return Response(content, headers=headers, media_type=kind)
 
         return await self._compute(request, compute)
+
+    def _findings(self) -> Any:
+        return Response(encode(self.service.snapshot().summary()), media_type=JSON)
 
     def _named(self, request: Any) -> Loaded:
         """Return the model that a path names; 404 for any other."""
@@ -319,11 +363,12 @@ class Application:
     async def prometheus(self, request: Any) -> Any:
         """Return metrics, those of the monitor as of the last time that the state could be read."""
         with suppress(StateError):
-            self.metrics.show(await self._read(self.service.coverage, SCRAPE_SECONDS))
+            self.metrics.show(await self._read(self.service.snapshot, SCRAPE_SECONDS))
         health = self.service.health()
         queue = {name: health[name] for name in ("queued_rows", "dropped_rows")}
         self.metrics.set(degraded=health["status"] != "ok", **queue)
-        return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        figures = exposition.generate_latest(self.metrics.registry)
+        return Response(figures, media_type=exposition.CONTENT_TYPE_LATEST)
 
 
 async def _in_time(awaitable: Any, seconds: float) -> Any:
@@ -391,6 +436,7 @@ class TimedProtocol(H11Protocol):  # type: ignore[misc]
 def make_server(app: Any, *, timeout: float, connections: int) -> Any:
     """Make a server that closes slow, idle and surplus connections."""
     seconds = max(1, math.ceil(timeout))
+    gc.freeze()  # else Python looks for garbage in all libraries again and again
     return uvicorn.Server(
         uvicorn.Config(
             app,

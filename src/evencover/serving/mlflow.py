@@ -35,20 +35,11 @@ def _signature(predictor: BasePredictor) -> Any:
     from mlflow.types.schema import Array, ColSpec, DataType, Schema
 
     member = DataType.long if predictor.class_names_ is None else DataType.string
+    rows = ColSpec(Array(DataType.double), _column(predictor))
+    sets = ColSpec(Array(member), "set"), ColSpec(DataType.long, "size")
     return ModelSignature(
-        Schema(
-            [
-                ColSpec(Array(DataType.double), _column(predictor)),
-                ColSpec(DataType.string, "id", required=False),
-            ]
-        ),
-        Schema(
-            [
-                ColSpec(Array(member), "set"),
-                ColSpec(DataType.long, "size"),
-                ColSpec(DataType.boolean, "accepted"),
-            ]
-        ),
+        Schema([rows, ColSpec(DataType.string, "id", required=False)]),
+        Schema([*sets, ColSpec(DataType.boolean, "accepted")]),
     )
 
 

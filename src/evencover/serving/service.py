@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,29 +16,32 @@ from typing import Any
 import numpy as np
 
 from evencover.arrays import IntArray
-from evencover.errors import InputError, listed, one_line
-from evencover.monitoring import CoverageMonitor, LabelCounts, MonitorState
+from evencover.errors import InputError, one_line
+from evencover.ids import id_keys
+from evencover.monitoring import CoverageMonitor, LabelCounts, MonitorState, Snapshot
 from evencover.monitoring.database import StateError
-from evencover.monitoring.state import ServedRows
+from evencover.monitoring.state import SentLabel, ServedRows
 from evencover.persistence import load
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import digest
 from evencover.predictors.rule import SetRule
 from evencover.sets import PredictionSets
-from evencover.topk import TopK
+from evencover.validation import score_rows
 
 CACHE_SECONDS = 1.0  # for a summary, which takes longer to make than to ask for
 RETRY_SECONDS = 2.0  # between attempts to write while the database cannot be used
 FLUSH_SECONDS = 1.0  # that readers wait for rows that are being written
+BATCH_SECONDS = 0.05  # that rows wait for others, to be written together; labels do not wait
 QUEUE_BYTES = 64 * 2**20  # of rows and labels that wait to be written
 FULL = "Rows and labels arrive faster than they can be recorded."
 
 
 class Writer:
-    """Write to a state on one thread, in the order of the requests.
+    """Write to a state on one thread.
 
-    Predictions put their rows in a queue and go on. While the database cannot be used, rows wait
-    there and labels fail. If the queue is full, rows are dropped and counted, and labels fail.
+    Predictions put their rows in a queue and go on; all rows of a moment are one transaction.
+    While the database cannot be used, rows wait there and labels fail. If the queue is full, rows
+    are dropped and counted, and labels fail.
     """
 
     def __init__(self, state: MonitorState) -> None:
@@ -46,23 +49,28 @@ class Writer:
         self.n_dropped = 0
         self._state, self._n_bytes, self._is_down = state, 0, False
         self._rows: list[tuple[int, ServedRows]] = []  # of models (their keys), to be written
-        self._lock, self._closing = threading.Lock(), threading.Event()
+        self._lock, self._is_scheduled = threading.Lock(), False
+        self._hurry, self._closing = threading.Event(), threading.Event()
         self._thread = ThreadPoolExecutor(1, "evencover-writer")
 
     def record(self, model: int, rows: ServedRows) -> None:
         """Queue rows, without waiting for anything."""
-        if self._reserve(_size_of(rows)):
-            with self._lock:
-                self._rows.append((model, rows))
-            self._thread.submit(self._write_rows)
-        else:
+        if not self._reserve(_size_of(rows)):
             self._drop([(model, rows)])
+            return
+        with self._lock:
+            self._rows.append((model, rows))
+            is_first, self._is_scheduled = not self._is_scheduled, True
+        if is_first:
+            self._thread.submit(self._write_rows)
 
-    def count(self, labels: Callable[[], LabelCounts], n_bytes: int) -> Future[LabelCounts]:
-        """Queue labels; the future is done once they are stored, or were rejected."""
+    def count(self, keys: Sequence[int], labels: Sequence[SentLabel]) -> Future[LabelCounts]:
+        """Queue labels; the future is done once they are stored."""
+        n_bytes = sum(150 + len(str(sent.label)) for sent in labels)
         if self._is_down or not self._reserve(n_bytes):
             raise StateError(self.problem or FULL)
-        stored = self._thread.submit(self._write_labels, labels)
+        self._hurry.set()
+        stored = self._thread.submit(self._write_labels, keys, labels)
         stored.add_done_callback(lambda _: self._release(n_bytes))
         return stored
 
@@ -83,10 +91,11 @@ class Writer:
     def n_waiting(self) -> int:
         """The number of rows in the queue."""
         with self._lock:
-            return sum(len(rows.members) for _, rows in self._rows)
+            return sum(len(rows.keys) for _, rows in self._rows)
 
     def flush(self, seconds: float) -> bool:
         """Wait until everything is written; return whether it is."""
+        self._hurry.set()
         with suppress(TimeoutError):
             self._thread.submit(lambda: None).result(seconds)
             return True
@@ -95,11 +104,15 @@ class Writer:
     def close(self) -> None:
         """Write what is in the queue, unless the database cannot be used, and end the thread."""
         self._closing.set()
+        self._hurry.set()
         self._thread.shutdown()
 
     def _write_rows(self) -> None:
         """Write the rows in the queue in one transaction; try again until the service ends."""
-        batch = self._rows[:]  # later rows have a call of their own, so that labels get their turn
+        self._hurry.wait(BATCH_SECONDS)
+        self._hurry.clear()
+        with self._lock:
+            batch, self._is_scheduled = self._rows[:], False
         while batch:
             try:
                 self._state.record(*batch)
@@ -117,9 +130,9 @@ class Writer:
                 del self._rows[: len(batch)]
             return
 
-    def _write_labels(self, labels: Callable[[], LabelCounts]) -> LabelCounts:
+    def _write_labels(self, keys: Sequence[int], labels: Sequence[SentLabel]) -> LabelCounts:
         try:
-            counts = labels()
+            counts = self._state.label(keys, labels)
         except StateError as error:
             self.problem = one_line(error)
             raise
@@ -128,12 +141,14 @@ class Writer:
 
     def _drop(self, batch: list[tuple[int, ServedRows]]) -> None:
         with self._lock:
-            self.n_dropped += sum(len(rows.members) for _, rows in batch)
+            self.n_dropped += sum(len(rows.keys) for _, rows in batch)
 
 
 def _size_of(rows: ServedRows) -> int:
     """Return about the memory that rows take, in bytes."""
-    return sum(50 + len(packed or b"") for packed in (*rows.members, *rows.within))
+    return (
+        100 * len(rows.keys) + sum(map(len, rows.members)) + sum(len(x or b"") for x in rows.within)
+    )
 
 
 @dataclass(frozen=True)
@@ -156,24 +171,10 @@ class Loaded:
         """What its rows are: "logits" or "probabilities"."""
         return "logits" if self.predictor.from_logits else "probabilities"
 
-    def numbered(self, rows: Any) -> Any:
-        """Return rows by class name as rows of the model's classes; others as they are."""
-        if not isinstance(rows, TopK):
-            return rows
-        known, n_classes = self.monitor.model.index_of_name, self.monitor.model.n_classes
-        unknown = [name for name in rows.class_names or () if name not in known]
-        if unknown and rows.size:
-            raise InputError(
-                f"'rows' must have the {n_classes} classes of the model. Got the unknown "
-                f"{listed(map(repr, unknown), 3)}."
-            )
-        new = np.array([known.get(name, 0) for name in rows.class_names or ()], dtype=np.int64)
-        return rows.renumbered(new, n_classes)
-
     @cached_property
     def name_bytes(self) -> IntArray:
         """(K,) the size of each class's name in an answer."""
-        return np.array([len(json.dumps(name)) + 1 for name in self.monitor.model.names])
+        return np.array([len(json.dumps(name)) + 1 for name in self.monitor.model.classes.index])
 
 
 class Service:
@@ -194,7 +195,7 @@ class Service:
         self.problem: str | None = None  # why the last reload failed
         self.now = self._load(self._stamp(), load(self.model))
         self.writer = Writer(self.state)
-        self._summary: tuple[float, dict[str, Any]] | None = None
+        self._snapshot: tuple[float, Snapshot] | None = None
 
     def sets(
         self, rows: Any, ids: Sequence[Any] | None = None, loaded: Loaded | None = None
@@ -204,39 +205,35 @@ class Service:
         Rows are an array or `TopK`; those with ids are recorded for the monitor.
         """
         loaded = loaded or self.now
-        if not len(rows):
-            entry = loaded.monitor.model
-            none = np.zeros(0, dtype=np.int64)
-            return PredictionSets.from_sizes(none, none, entry.n_classes, entry.class_names)
         loaded.predictor._current_fit().check_precision(rows)  # warns once
-        sets = loaded.rule.predict_set(rows, ids)
-        if ids is not None:
-            served = loaded.monitor.served(rows, ids, sets, loaded.rule)
+        keys = None if ids is None else id_keys(ids, len(rows))
+        sets = loaded.rule.predict_set(rows, keys=keys)
+        if keys is not None:
+            served = loaded.monitor.served(score_rows(rows), keys, sets)
             self.writer.record(loaded.monitor.model.key, served)
         return sets
 
     def labels(
-        self, ids: Sequence[Any], labels: Sequence[Any], time: Sequence[str] | None = None
+        self,
+        ids: Sequence[Any],
+        labels: Sequence[Any],
+        time: Sequence[str] | None = None,
+        labels_are: str | None = None,
     ) -> Future[LabelCounts]:
         """Count labels of rows that were served, or will be."""
-        monitor = self.now.monitor
+        stored = self.writer.count(*self.now.monitor.sent(ids, labels, time, None, labels_are))
+        stored.add_done_callback(self._forget_snapshot)
+        return stored
 
-        def write() -> LabelCounts:
-            if not len(ids):
-                return LabelCounts(0, 0, 0, 0)
-            counts = monitor.label(ids, labels, time=time)
-            self._summary = None
-            return counts
+    def _forget_snapshot(self, _: Any) -> None:
+        self._snapshot = None
 
-        n_bytes = sum(50 + len(str(value)) for value in (*ids, *labels, *(time or ())))
-        return self.writer.count(write, n_bytes)
-
-    def coverage(self) -> dict[str, Any]:
-        """Return the summary of the monitor, at most a second old."""
-        recent, now = self._summary, time.monotonic()
+    def snapshot(self) -> Snapshot:
+        """Return the findings of the monitor, at most a second old."""
+        recent, now = self._snapshot, time.monotonic()
         if recent is None or now - recent[0] > CACHE_SECONDS:
             self.writer.flush(FLUSH_SECONDS)
-            recent = self._summary = now, self.now.monitor.snapshot().summary()
+            recent = self._snapshot = now, self.now.monitor.snapshot()
         return recent[1]
 
     def describe(self, loaded: Loaded | None = None) -> dict[str, Any]:
@@ -284,7 +281,7 @@ class Service:
             self.now = replace(loaded, stamp=stamp)
             return False
         self.now = self._load(stamp, predictor)
-        self._summary = None
+        self._snapshot = None
         return True
 
     def close(self) -> None:
