@@ -73,7 +73,7 @@ $(VENV)/.ready-evidence: $(SOURCES) | $(VENV)/bin/python
 	$(PIP) --editable '.[dev,serve]' magika==1.0.3
 	touch $(VENV)/.ready $(VENV)/.ready-dev $@
 
-bench: STEP := topk,reading,serving,cluster,peers
+bench: STEP := topk,compare,reading,serving,cluster,peers
 bench: evidence  ## time evencover and other packages; needs an idle machine
 
 # One step with STEP=filetypes; recorded predictions that are not in the repository with DATA=FOLDER.

@@ -146,6 +146,7 @@ STEPS = {
     ),
     "monitoring": benchmark("monitoring", "monitoring_arrival.csv", "monitoring_delays.csv"),
     "topk": benchmark("topk", "topk.txt"),
+    "compare": benchmark("compare", "compare.txt"),
     "reading": benchmark("reading", "reading.csv"),
     "serving": benchmark("serving", "serving.csv", "serving_monitor.csv", package="starlette"),
     "cluster": benchmark("cluster", "cluster.csv", "cluster.md"),

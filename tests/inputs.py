@@ -11,7 +11,7 @@ import pytest
 import zarr
 from safetensors.numpy import save_file
 
-import evencover.data.source as source_module
+import evencover.data.readers as source_module
 from evencover import InputError
 from evencover.data import as_source
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import chisquare, kstest, spearmanr
+from scoring import score_matrix, true_label_scores
 
 from evencover import APS, StandardPredictor, _kernels
 from evencover._kernels import Draws
@@ -207,6 +208,6 @@ def test_equal_rows_differ_by_place_and_only_by_it():
 def test_calibrating_and_predicting_share_no_number(simulate):
     rows, labels = simulate(200, 5)
     for ids in (None, np.arange(200)):
-        one = APS().true_label(rows, labels, ids=ids)
-        other = APS().matrix(rows, ids=ids)[np.arange(200), labels]
+        one = true_label_scores(APS(), rows, labels, ids=ids)
+        other = score_matrix(APS(), rows, ids=ids)[np.arange(200), labels]
         assert (one != other).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scoring import score_matrix
 
 from evencover import APS, EvencoverWarning, InputError, Softmax, StandardPredictor
 from evencover.rounding import SUM_TOLERANCE, rounded_off
@@ -22,7 +23,7 @@ def rounded_rows(n_rows, n_classes, digits, concentration=0.2, seed=0):
 def matrix(rows, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvencoverWarning)
-        return Softmax().matrix(rows, **options)
+        return score_matrix(Softmax(), rows, **options)
 
 
 def test_four_digits_of_many_classes_are_accepted_and_said_so():
@@ -30,7 +31,7 @@ def test_four_digits_of_many_classes_are_accepted_and_said_so():
     off = np.abs(rows.sum(axis=1) - 1)
     assert (off > SUM_TOLERANCE[8]).any()
     with pytest.warns(EvencoverWarning, match=DIVIDED):
-        scores = Softmax().matrix(rows)
+        scores = score_matrix(Softmax(), rows)
     sums = (1 - scores).sum(axis=1)
     assert np.abs(sums[off > SUM_TOLERANCE[8]] - 1).max() < 1e-12
 
@@ -39,7 +40,7 @@ def test_rows_within_the_tolerance_stay_as_they_are():
     rows = rounded_rows(400, 214, 4)
     is_near = np.abs(rows.sum(axis=1) - 1) < 0.9 * SUM_TOLERANCE[8]
     assert 100 < is_near.sum() < 400
-    assert (matrix(rows)[is_near] == Softmax().matrix(rows[is_near])).all()
+    assert (matrix(rows)[is_near] == score_matrix(Softmax(), rows[is_near])).all()
     assert (matrix(rows)[is_near] == 1 - rows[is_near]).all()
 
 
@@ -80,9 +81,9 @@ def test_random_numbers_stay_those_of_the_row():
     off = np.abs(rows.sum(axis=1) - 1) > SUM_TOLERANCE[8]
     assert off.any()
     with pytest.warns(EvencoverWarning, match=DIVIDED):
-        together = APS().matrix(rows, ids=np.arange(300))
+        together = score_matrix(APS(), rows, ids=np.arange(300))
     with pytest.warns(EvencoverWarning, match=DIVIDED):
-        alone = APS().matrix(rows[off], ids=np.flatnonzero(off))
+        alone = score_matrix(APS(), rows[off], ids=np.flatnonzero(off))
     assert (together[off] == alone).all()
 
 
@@ -92,7 +93,7 @@ def test_a_single_row_of_a_service_gets_the_set_of_the_file(tmp_path):
     names = ",".join(f"class {place}" for place in range(214))
     np.savetxt(tmp_path / "p.csv", rows, "%.4f", ",", header=names, comments="")
     with pytest.warns(EvencoverWarning, match=DIVIDED):
-        fitted = StandardPredictor(score="aps").fit(rows, labels)
+        fitted = StandardPredictor(score="aps").fit(rows, labels, class_names=names.split(","))
     with pytest.warns(EvencoverWarning, match=DIVIDED):
         sets = fitted.predict_set(tmp_path / "p.csv", ids=np.arange(300))
     rule = fitted.rule()
@@ -121,14 +122,14 @@ MODEL[7] = 1 - MODEL.sum() + 0.014
 )
 def test_the_error_names_the_cause(row, cause):
     with pytest.raises(InputError, match=cause) as caught:
-        Softmax().matrix(row[None])
+        score_matrix(Softmax(), row[None])
     assert "from_logits" not in str(caught.value)
 
 
 @pytest.mark.parametrize("row", [[3.0, -1.0, 2.0], [3.0, 2.0, 0.5], [-0.25, 0.5, 0.75]])
 def test_only_numbers_outside_0_and_1_may_be_logits(row):
     with pytest.raises(InputError, match="from_logits=True"):
-        Softmax().matrix(np.array([row]))
+        score_matrix(Softmax(), np.array([row]))
 
 
 def test_probabilities_of_four_digits_are_not_taken_for_logits():

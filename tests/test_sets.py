@@ -142,7 +142,7 @@ def test_frames_keep_the_index_of_the_input(simulate):
     rows, labels = simulate(300, 5, seed=1)
     index = pd.Index([f"patient {n}" for n in range(100)], name="who")
     frame = pd.DataFrame(rows[200:], columns=list("abcde"), index=index)
-    fitted = StandardPredictor().fit(rows[:200], labels[:200])
+    fitted = StandardPredictor().fit(rows[:200], labels[:200], class_names=list("abcde"))
     sets = fitted.predict_set(frame)
     assert sets.to_pandas().index.equals(index)
     assert sets.to_pandas().index.name == "who"

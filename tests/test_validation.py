@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from evencover import (
-    APS,
     PAS,
     ClasswisePredictor,
     EvencoverWarning,
@@ -22,9 +21,8 @@ from evencover import (
     load,
     save,
 )
+from evencover.classes import align_classes
 from evencover.predictors import make_predictor, method_names
-from evencover.scores import make_score
-from evencover.validation import align_classes
 
 pd = pytest.importorskip("pandas")
 pytestmark = pytest.mark.filterwarnings("ignore:.*too few for a finite threshold")
@@ -101,8 +99,6 @@ def test_rows_are_probabilities(score, rows, found):
         lambda: fitted.predict_set(rows),
         lambda: fitted.predict_p(rows),
         lambda: fitted.evaluate(rows, LABELS),
-        lambda: make_score(score).matrix(rows),
-        lambda: make_score(score).true_label(rows, LABELS),
     ):
         with refused(found):
             call()
@@ -136,7 +132,7 @@ def test_wrong_shapes(rows, found):
         ([0, None, 2, 0], "missing labels"),
         ([0, np.nan, 2, 0], "missing labels"),
         ([True, False, True, False], "bool"),
-        (["0", "1", "2", "0"], "integers"),
+        (["0", "1", "two", "0"], "integers"),
         ([0, 1, 2], "3 labels for 4 rows"),
         ([0, 1, 2, 0, 1], "5 labels for 4 rows"),
         ([[0, 1], [2, 0]], r"\(2, 2\)"),
@@ -151,7 +147,7 @@ def test_labels_are_class_indices(labels, found):
 
 
 @pytest.mark.parametrize(
-    "ids", [[1, 2, 3], [1, 2, 3, 4, 5], [1.0, 2.0, 3.0, 4.0], [None, 1, 2, 3], [[1, 2], [3, 4]]]
+    "ids", [[1, 2, 3], [1, 2, 3, 4, 5], [1.0, 2.5, 3.0, 4.0], [None, 1, 2, 3], [[1, 2], [3, 4]]]
 )
 def test_ids_are_one_per_row(ids):
     fitted = StandardPredictor(score="aps").fit(GOOD, LABELS)
@@ -160,7 +156,6 @@ def test_ids_are_one_per_row(ids):
         lambda: StandardPredictor().fit(iter([GOOD]), LABELS, ids=ids),
         lambda: fitted.predict_set(GOOD, ids=ids),
         lambda: fitted.predict_set(iter([GOOD[:2], GOOD[2:]]), ids=ids),
-        lambda: APS().matrix(GOOD, ids=ids),
     ):
         with refused("'ids'"):
             call()
@@ -177,7 +172,7 @@ def test_masked_entries_are_refused_in_rows_labels_and_ids(kind):
         "labels": lambda: fitted.evaluate(GOOD, labels),
         "ids": lambda: fitted.predict_set(GOOD, ids=ids),
     }.items():
-        with refused(f"'{name}'", "masked .* row 1"):
+        with refused(f"'{name}'", "(?i:masked).* row 1"):
             entry()
     with refused("'probabilities'", "masked .* row 1"):
         fitted.rule().predict_set(rows)
@@ -292,8 +287,6 @@ def test_any_kind_of_array_gives_the_same_sets(simulate, quietly, method, kind):
     predictor = quietly(make_predictor(method, score="aps"), given_p, given_y)
     assert predictor.thresholds_.tolist() == expected.thresholds_.tolist()
     assert predictor.predict_set(given_p) == expected.predict_set(p)
-    scores = APS().true_label(given_p, given_y)
-    assert scores.tolist() == APS().true_label(p, y).tolist()
 
 
 CLASSES = ["oak", "elm", "ash", "fir", "yew"]
@@ -385,5 +378,5 @@ def test_class_names_may_be_given_by_index(simulate):
         assert StandardPredictor().fit(rows, labels, class_names=names).class_names_ == tuple(
             CLASSES
         )
-    with refused("'class_names'", "1 of them", "4"):
+    with refused("'class_names'", "4 for 5"):
         StandardPredictor().fit(rows, labels, class_names={0: "a", 1: "b", 2: "c", 3: "d"})

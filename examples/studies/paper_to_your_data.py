@@ -33,8 +33,8 @@ print(make_table(results, n_avg=[10, 50]))
 
 # %%
 # ``=`` marks agreement with the published number within the joint error, ``≠`` disagreement. The
-# data are simulated (:func:`evencover.data.load_simulated`). With the authors' score files, pass
-# their paths instead.
+# data are simulated (:func:`evencover.experiments.load_simulated`). With the authors' score files,
+# pass their paths instead.
 #
 # Use your data
 # -------------

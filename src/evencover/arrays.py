@@ -14,8 +14,27 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 # Kinds of columns in a table, and those of lists by what they contain.
-Kind = Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]
+# The entries of a list are pairs of a class and its probability.
+Plain = Literal["float", "integer", "flag", "text", "other"]
+Kind = Plain | Literal["list", "integer list", "text list", "entries"]
 LIST_KINDS: dict[Kind, Kind] = {"float": "list", "integer": "integer list", "text": "text list"}
+
+
+# Zeros compress a thousandfold; small arrays are made for inputs of any size.
+MOST_PACKED, ALWAYS_MADE = 1000, 1 << 26
+
+
+def explained(n_numbers: int, n_bytes: int, what: str) -> int:
+    """Return a size that an input declares, if its bytes explain it; otherwise raise InputError.
+
+    Call it before anything of that size is allocated.
+    """
+    if 8 * n_numbers > MOST_PACKED * n_bytes + ALWAYS_MADE:
+        raise InputError(
+            f"{what} must not declare more than its bytes can contain. Got {n_numbers:.3g} "
+            f"numbers declared in {n_bytes:,} bytes."
+        )
+    return n_numbers
 
 
 def import_pyarrow() -> Any:
@@ -42,6 +61,8 @@ def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> A
     if values.null_count:
         row = start + int(values.is_null().to_numpy(zero_copy_only=False).argmax())
         raise InputError(f"Every row of {name} must have a value. Got null in row {row}.")
+    if getattr(values.type, "extension_name", "") == "arrow.uuid":
+        return np.array(values.to_pylist(), dtype=object)
     if not is_list(values.type):
         return np.asarray(values.to_numpy(zero_copy_only=False))
     if not pa.types.is_fixed_size_list(values.type):
@@ -125,9 +146,9 @@ def to_numpy(values: Any, name: str = "The array") -> Array:
         return np.asarray(values.to_numpy(nullable))  # older versions of pandas return objects
     try:
         array = np.asarray(values)
-        # NumPy text drops trailing zeros: "a" and "a\0" would be equal. It makes text of NaN, too.
+        # NumPy text drops zeros at the end ("a" and "a\0" would be equal), and numbers become text.
         is_lossy = array.dtype.kind == "U" and any(
-            isinstance(value, float) or str(value).endswith("\0") for value in values
+            not isinstance(value, str) or value.endswith("\0") for value in values
         )
         return np.array(values, dtype=object) if is_lossy else array
     except ValueError:

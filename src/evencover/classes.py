@@ -1,7 +1,7 @@
 """Classes of a model: their names or just their number, and what labels and values stand for.
 
 Identity comes from a name, or from an integer where classes have no names; it never comes from the
-order of sorting, and where a number may be either, the user says which.
+order of sorting, and where a number may be either, the user states which.
 """
 
 from __future__ import annotations
@@ -114,6 +114,8 @@ class Classes:
             raise InputError(
                 f"{owner} must have one entry per row. Got {len(values)} labels for {n_rows} rows."
             )
+        if labels_are is None and values.dtype.kind == "O":
+            self._reject_mixed(values.tolist(), owner, row_name)
         if self.are_names(values, owner, labels_are):
             return self._of_names(values.tolist(), owner, row_name, allow_unknown=allow_unknown)
         if are_text(values):
@@ -130,6 +132,16 @@ class Classes:
                 f"there are {self.n} classes. Got {values[row]} in {row_name(row)}."
             )
         return values.astype(np.int64, copy=False)
+
+    def _reject_mixed(self, labels: list[Any], owner: str, row_name: Callable[[int], str]) -> None:
+        """Raise for integers among text: the type of one label would decide about another."""
+        row = next((row for row, label in enumerate(labels) if type(label) is int), None)
+        if row is not None and any(isinstance(label, str) for label in labels):
+            raise InputError(
+                f"{owner} must be all text or all integers. Got {labels[row]!r} in {row_name(row)} "
+                "among text; state what they are with labels_are='indices' or 'names' "
+                "(--labels-are)."
+            )
 
     def are_names(self, labels: Array, owner: str, labels_are: str | None = None) -> bool:
         """Return whether labels are names of these classes, not indices."""
@@ -173,7 +185,7 @@ class Classes:
     def _of_decimals(
         self, labels: list[Any], owner: str, row_name: Callable[[int], str]
     ) -> IntArray:
-        """Return text that must be indices: classes have no names, or the user says so."""
+        """Return text that must be indices: classes have no names, or the user states it."""
         for row, label in enumerate(labels):
             if not is_integer_text(str(label)):
                 raise InputError(
@@ -247,7 +259,7 @@ def checked_names(names: Iterable[object], n_classes: int, owner: str) -> tuple[
     if len(names) != n_classes:
         raise InputError(f"{owner} must have one name per class. Got {len(names)} for {n_classes}.")
     is_missing = [
-        name is None or name == "" or type(name).__name__ in ("NAType", "NaTType") or name != name
+        name is None or type(name).__name__ in ("NAType", "NaTType") or name != name or name == ""
         for name in names
     ]
     if any(is_missing):

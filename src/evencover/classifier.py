@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from evencover.arrays import Array, FloatArray
+from evencover.classes import INDICES
 from evencover.comparison.trials import ScoredRows, Trial, calibration_split, other_rows
 from evencover.data.open import as_source
 from evencover.errors import InputError, warn_caller
@@ -147,7 +148,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 "count as misses."
             )
         labels = labels[calibration]
-        method.fit(model.predict_proba(X_calibration), labels, class_names=names)
+        rows = model.predict_proba(X_calibration)
+        method.fit(rows, labels, class_names=names, labels_are=INDICES)
         if unknown.any():
             fit = method.fit_
             method.fit_ = method._refit(fit, fit.rows.with_misses(unknown[labels]), fit.inputs)
@@ -197,13 +199,11 @@ def _names(classes: Array) -> list[str]:
 
 
 def _labels(y: Any, classes: Array) -> Array:
-    """Return labels as class indices; as names if some are unknown."""
+    """Return labels as class names; they may be unknown, but not all of them."""
     y, names = column_or_1d(y, warn=True), _names(classes)
     indices = np.minimum(np.searchsorted(classes, y), len(names) - 1)
     is_unknown = classes[indices] != y
-    if not is_unknown.any():
-        return indices
-    if is_unknown.all():
+    if is_unknown.all() and len(y):
         raise InputError(f"The model must know some of the labels. Got {y[0]!r} in row 0.")
     labels = np.array(names, dtype=object)[indices]
     labels[is_unknown] = [str(label) for label in y[is_unknown].tolist()]

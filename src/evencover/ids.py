@@ -57,8 +57,13 @@ def _keys_of_text(texts: Iterable[str]) -> list[int]:
 
 def id_values(ids: Any, row_name: RowName = "row {}".format) -> Array:
     """Return ids as integers or as text; raise InputError that names the row of anything else."""
-    is_list = isinstance(ids, list | tuple) and not isinstance((*ids, "")[0], list | tuple)
-    values = np.array(ids, dtype=object) if is_list else to_numpy(ids, "'ids'")  # NumPy mixes types
+    if isinstance(ids, list | tuple) and not isinstance((*ids, "")[0], list | tuple):
+        values = np.empty(len(ids), dtype=object)  # NumPy would mix types
+        values[:] = ids
+    elif getattr(ids, "null_count", 0):
+        raise _no_ids("a missing value", row_name(int(to_numpy(ids.is_null()).argmax())))
+    else:
+        values = to_numpy(ids, "'ids'")
     kind = values.dtype.kind
     if kind in "iu":
         return values
@@ -72,8 +77,7 @@ def id_values(ids: Any, row_name: RowName = "row {}".format) -> Array:
     items = values.ravel().tolist()
     types = dict.fromkeys(map(type, items))
     if not all(issubclass(item_type, str | int | UUID) for item_type in types):
-        missing = np.array([item is None or item != item for item in items], dtype=bool)
-        _reject(missing, "a missing value", row_name)
+        _reject(np.array(list(map(_is_missing, items)), dtype=bool), "a missing value", row_name)
     kinds = set(map(_kind, types))
     if len(kinds) > 1:
         first = _kind(type(items[0]))
@@ -94,6 +98,10 @@ def id_values(ids: Any, row_name: RowName = "row {}".format) -> Array:
     elif not kinds <= {"text"}:
         raise _no_ids(kinds.pop(), row_name(0))
     return _texts(texts, row_name).reshape(values.shape)
+
+
+def _is_missing(item: Any) -> bool:
+    return item is None or type(item).__name__ == "NAType" or bool(item != item)
 
 
 def _kind(item_type: type) -> str:

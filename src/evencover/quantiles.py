@@ -21,10 +21,10 @@ import numpy as np
 from evencover import _kernels
 from evencover._kernels import Thresholds as Thresholds
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.classes import align_classes, by_class
 from evencover.errors import InputError
 from evencover.randomness import RandomStream, uniforms
 from evencover.sizes import at_once
-from evencover.validation import align_classes, by_class
 
 MOST_DIGITS = 400  # maximum digits of a number given as text; a float has fewer
 MOST_SHOWN = 3  # maximum values of alpha in a text

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from evencover.arrays import Array, IntArray, import_pyarrow, to_numpy
+from evencover.classes import Classes
 from evencover.errors import InputError
-from evencover.validation import import_pandas, label_indices, whole_number
+from evencover.validation import import_pandas, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,24 +186,30 @@ class PredictionSets:
     @property
     def sizes(self) -> IntArray:
         """Number of classes in each row's set (N,)."""
-        return np.diff(self.indptr)
+        return self.indptr[1:] - self.indptr[:-1]
 
     @property
     def accepted(self) -> Array:
         """Whether the most probable class of each row can be accepted without a review (N,).
 
         A row is accepted if its set is exactly its most probable class, or by the cutoffs of
-        `fit_acceptance`. The other rows are for review.
+        `fit_acceptance`. The other rows are for review, and so are top-k rows that leave some
+        probability to classes that they do not list, unless there are cutoffs.
         """
         return self.sizes == 1 if self._accepted is None else self._accepted
 
-    def contains(self, labels: Any) -> Array:
+    def contains(self, labels: Any, *, labels_are: str | None = None) -> Array:
         """Check whether each row's set contains its label, an index or a class name (N,).
+
+        `labels_are` is "indices" or "names": what integers are, if a class has a number as its
+        name.
 
         >>> PredictionSets.from_mask([[True, False], [True, False]]).contains([0, 1])
         array([ True, False])
         """
-        return self.have(label_indices(labels, self.class_names, self.n_classes, len(self)))
+        names = None if self.class_names is None else tuple(self.class_names)
+        classes = Classes(self.n_classes, names)
+        return self.have(classes.label_indices(labels, len(self), labels_are=labels_are))
 
     def have(self, labels: IntArray) -> Array:
         """Check membership of class indices that are already validated."""

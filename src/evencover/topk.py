@@ -8,8 +8,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray, to_numpy
+from evencover.arrays import Array, IntArray, explained, to_numpy
 from evencover.errors import InputError
+
+OWNER = "the top-k rows"  # in messages
+UNLISTED = 1e-6  # probability that rounding may hide
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -77,22 +80,34 @@ class TopK:
         probabilities: Any,
         n_classes: int,
         class_names: Sequence[str] | None = None,
+        *,
+        owner: str = OWNER,
     ) -> TopK:
-        """Use the three arrays of a compressed sparse row matrix; stored zeros are listed."""
+        """Use the three arrays of a compressed sparse row matrix; stored zeros are listed.
+
+        Messages use `owner` for the rows.
+        """
         rows = cls.__new__(cls)
         starts, classes, values = (to_numpy(part) for part in (starts, classes, probabilities))
-        _check_starts(starts, len(classes), len(values))
-        rows._set(starts, classes, values, int(n_classes), class_names)
+        _check_starts(starts, len(classes), len(values), owner)
+        rows._set(starts, classes, values, int(n_classes), class_names, owner)
         return rows
 
     @classmethod
     def from_sparse(cls, matrix: Any) -> TopK:
         """Use a SciPy sparse matrix or array (N, K); stored zeros are listed."""
         matrix = matrix.tocsr()
+        explained(matrix.shape[1], matrix.indices.nbytes, "The number of classes (columns)")
         return cls.from_csr(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
 
     def _set(
-        self, starts: IntArray, classes: Array, values: Array, n_classes: int, names: Any
+        self,
+        starts: IntArray,
+        classes: Array,
+        values: Array,
+        n_classes: int,
+        names: Any,
+        owner: str = OWNER,
     ) -> None:
         if classes.dtype.kind not in "iu" and len(classes):
             raise InputError(f"'classes' of TopK must be integers. Got {classes.dtype}.")
@@ -104,7 +119,7 @@ class TopK:
             bad = int(np.flatnonzero((classes < 0) | (classes >= n_classes))[0])
             raise InputError(
                 f"Classes must be indices from 0 to {n_classes - 1}. Got {classes[bad]} in row "
-                f"{_row_of(starts, bad)} of the top-k rows."
+                f"{_row_of(starts, bad)} of {owner}."
             )
         names = None if names is None else tuple(map(str, names))
         if names is not None and len(names) != n_classes:
@@ -236,6 +251,13 @@ class TopK:
         """The row of each listed class."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
+    @property
+    def is_complete(self) -> Array:
+        """Whether no probability is left for classes that a row does not list (N,)."""
+        upto = np.append(0.0, np.cumsum(self.values, dtype=np.float64))
+        total = upto[self.starts[1:]] - upto[self.starts[:-1]]
+        return (np.diff(self.starts) == self.n_classes) | (total >= 1 - UNLISTED)
+
     def __repr__(self) -> str:
         return f"TopK({len(self):,} rows, {self.size:,} listed of {self.n_classes:,} classes)"
 
@@ -267,6 +289,19 @@ def concatenate_rows(parts: Sequence[Any]) -> Any:
 def numbers_per_row(rows: Any) -> int:
     """Return how many numbers a row has: K or, of top-k rows, the mean."""
     return rows.size // len(rows) if isinstance(rows, TopK) and len(rows) else rows.shape[1]
+
+
+def smallest_k(rows: Any) -> int | None:
+    """Return the fewest classes that a row lists; None if all rows list all classes."""
+    if not isinstance(rows, TopK) or not len(rows):
+        return None
+    k = int(np.diff(rows.starts).min())
+    return None if k == rows.n_classes else k
+
+
+def fewer(first: int | None, second: int | None) -> int | None:
+    """Return the smaller number of listed classes; None stands for all."""
+    return second if first is None else first if second is None else min(first, second)
 
 
 def most_numbers_per_row(rows: Any) -> int:
@@ -309,7 +344,7 @@ def _indices(names: Array, class_names: Sequence[str] | None, starts: IntArray) 
     return np.array(listed, dtype=np.int64)
 
 
-def _check_starts(starts: IntArray, n_classes: int, n_values: int) -> None:
+def _check_starts(starts: IntArray, n_classes: int, n_values: int, owner: str) -> None:
     """Check where rows begin among this many classes and probabilities."""
     if starts.ndim != 1 or not len(starts) or starts.dtype.kind not in "iu" or starts[0] != 0:
         raise InputError("'starts' of TopK must be integers from 0 on, one per row and the end.")
@@ -318,12 +353,12 @@ def _check_starts(starts: IntArray, n_classes: int, n_values: int) -> None:
         row = int(falls[0])
         raise InputError(
             "'starts' of TopK must not decrease. Got "
-            f"{starts[row]} and then {starts[row + 1]} in row {row} of the top-k rows."
+            f"{starts[row]} and then {starts[row + 1]} in row {row} of {owner}."
         )
     if not n_classes == n_values == starts[-1]:
         row = _row_of(starts, min(n_classes, n_values))
         is_row = row < len(starts) - 1
-        reach = f"; row {row} of the top-k rows reaches beyond these" if is_row else ""
+        reach = f"; row {row} of {owner} reaches beyond these" if is_row else ""
         raise InputError(
             "'classes' and 'probabilities' of TopK must have as many entries as all rows. Got "
             f"{n_classes} classes and {n_values} probabilities for {starts[-1]} entries{reach}."

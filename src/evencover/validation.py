@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
-from evencover.arrays import Array, FloatArray, IntArray, to_numpy
-from evencover.errors import InputError, listed
+from evencover.arrays import Array, FloatArray, to_numpy
+from evencover.errors import InputError
 from evencover.rounding import judge_sums, rounded_off, rounding_steps
 from evencover.topk import TopK, is_sparse
 
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-MISSING = ("", "None", "nan", "<NA>", "NaT")  # missing values as text
 LARGEST = np.finfo(np.float64).max.item()
 FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 BFLOAT16 = np.dtype("V2")  # as files store it: NumPy's placeholder for an unknown type
@@ -98,196 +95,6 @@ def score_rows(values: Any, name: str = "probabilities") -> Any:
     raise InputError(f"'{name}' must contain real numbers. Got the type {rows.dtype} instead.")
 
 
-def class_labels(
-    values: Any,
-    n_classes: int,
-    n_rows: int | None,
-    name: str = "'labels'",
-    row_name: Callable[[int], str] = "row {}".format,
-) -> IntArray:
-    """Check that `values` are class indices 0..K-1, one per row, and return them as int64.
-
-    Messages use `name`, and `row_name` to describe a row.
-    """
-    labels = to_numpy(values, name)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise InputError(f"{name} must have one dimension. Got the shape {labels.shape}.")
-    if n_rows is not None and len(labels) != n_rows:
-        raise InputError(
-            f"{name} must have one entry per row. Got {len(labels)} labels for {n_rows} rows."
-        )
-    if labels.dtype.kind not in "iu" and labels.size:
-        raise InputError(
-            f"{name} must be integers (class indices 0 to {n_classes - 1}). "
-            f"Got the type {labels.dtype} instead; missing labels are not allowed."
-        )
-    if len(labels) and (labels.min() < 0 or labels.max() >= n_classes):
-        row = int(((labels < 0) | (labels >= n_classes)).argmax())
-        raise InputError(
-            f"'labels' must be between 0 and {n_classes - 1}, because there are {n_classes} "
-            f"classes. Got {labels[row]} in {row_name(row)}."
-        )
-    return labels.astype(np.int64, copy=False)
-
-
-def is_integer_text(text: str) -> bool:
-    """Return whether text is an integer in plain digits.
-
-    >>> [is_integer_text(text) for text in ("7", "007", "7.0", "٧")]
-    [True, False, False, False]
-    """
-    return _INTEGER.fullmatch(text) is not None
-
-
-def labels_are_names(
-    labels: Any, class_names: Sequence[str] | None, numbers_are_names: bool = False
-) -> bool:
-    """Return whether labels are class names, not class indices: text is, and perhaps numbers."""
-    values = to_numpy(labels, "'labels'")
-    if values.dtype.kind in "iu":
-        return numbers_are_names and class_names is not None
-    if values.dtype.kind == "O":
-        return any(isinstance(label, str) for label in values.ravel().tolist())
-    return values.size > 0 and values.dtype.kind in "UT"
-
-
-def label_indices(
-    labels: Any,
-    class_names: Sequence[str] | None,
-    n_classes: int,
-    n_rows: int | None = None,
-    name: str = "'labels'",
-    row_name: Callable[[int], str] = "row {}".format,
-    *,
-    numbers_are_names: bool = False,
-    allow_unknown: bool = False,
-) -> IntArray:
-    """Return labels, class indices or class names, as class indices.
-
-    Messages use `name`, and `row_name` to describe a row. With `numbers_are_names`, integer labels
-    are class names. With `allow_unknown`, text that is not among the classes becomes `n_classes`;
-    numbers, which may be indices, and missing labels do not.
-
-    >>> label_indices(["bee", "ant"], ["ant", "bee"], 2).tolist()
-    [1, 0]
-    """
-    values = to_numpy(labels, name)
-    if not labels_are_names(values, class_names, numbers_are_names):
-        return class_labels(values, n_classes, n_rows, name, row_name)
-    allow_unknown = allow_unknown and values.dtype.kind in "UOT"  # numbers may count other classes
-    given = values.ravel().tolist()
-    if class_names is None:
-        row = next((row for row, label in enumerate(given) if not is_integer_text(str(label))), 0)
-        raise InputError(
-            f"{name} must be integers (class indices 0 to {n_classes - 1}), because the classes "
-            f"have no names. Got {str(given[row])!r} in {row_name(row)}; to use names, give the "
-            "data class names: 'class_names' in the file, a named column per class, or "
-            "class_names= in Python."
-        )
-    index_of_name = {class_name: index for index, class_name in enumerate(class_names)}
-    indices = [
-        index_of_name.get(str(label), n_classes) if isinstance(label, str | int) else n_classes
-        for label in given
-    ]
-    for row, label in enumerate(given) if n_classes in indices else ():
-        is_name = isinstance(label, str) and label.strip() not in MISSING
-        if indices[row] == n_classes and not (allow_unknown and is_name):
-            raise unknown_label(str(label), row_name(row), class_names)
-    found = np.array(indices, dtype=np.int64).reshape(values.shape)
-    return class_labels(found, n_classes + allow_unknown, n_rows, name, row_name)
-
-
-def unknown_label(label: str, row_name: str, class_names: Sequence[str]) -> InputError:
-    """Build the error for a label that is not among the classes."""
-    close = difflib.get_close_matches(label, list(class_names), n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    hint = "; missing labels are not allowed." if label.strip() in MISSING else hint
-    return InputError(
-        f"Every label must be one of the {len(class_names)} class names. "
-        f"Got {label!r} in {row_name}{hint}"
-    )
-
-
-def as_written(values: Array) -> Array:
-    """Return short floats as the decimals that were written: 0.1 in float32 is 0.1.
-
-    >>> as_written(np.array([0.1, 0.01], dtype=np.float32)).tolist()
-    [0.1, 0.01]
-    """
-    is_short = values.dtype.kind == "f" and values.dtype.itemsize < 8
-    return values.astype(str).astype(np.float64) if is_short else values
-
-
-def _as_written(value: Any) -> Any:
-    return float(str(value)) if type(value) in (np.float16, np.float32) else value
-
-
-def by_class(values: Any, name: str) -> dict[str, Any] | None:
-    """Return {class: value} if the values name their classes; None for a vector.
-
-    Mappings, pandas Series and lists of pairs name their classes. A Series with a RangeIndex is a
-    vector.
-    """
-    pairs: Any = None
-    if isinstance(values, Mapping):
-        pairs = values.items()
-    elif hasattr(values, "iloc"):
-        index = values.index
-        is_default = type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
-        if not is_default:
-            pairs = zip(index.tolist(), as_written(to_numpy(values)).tolist(), strict=True)
-    elif isinstance(values, list | tuple) and len(values):
-        is_pair = [isinstance(each, list | tuple) and len(each) == 2 for each in values]
-        pairs = values if all(is_pair) and all(isinstance(v[0], str) for v in values) else None
-    if pairs is None:
-        return None
-    return unique_keys(f"'{name}'", [(str(key), value) for key, value in pairs])
-
-
-def align_classes(
-    values: Any,
-    class_names: Sequence[str] | None,
-    n_classes: int,
-    name: str,
-    *,
-    default: str | None = None,
-) -> Array:
-    """Return one value per class (K,), in the order of the classes.
-
-    Values that name their classes (see `by_class`) are aligned by class name, or by class index for
-    classes without names. The value under the key `default` is that of all classes not named.
-
-    >>> align_classes({"bee": 1, "ant": 3}, ["ant", "bee"], 2, "prevalence").tolist()
-    [3, 1]
-    """
-    known = by_class(values, name)
-    if known is None:
-        vector = as_written(to_numpy(values))
-        if vector.shape != (n_classes,):
-            size = len(vector) if vector.ndim == 1 else f"shape {vector.shape}"
-            raise InputError(
-                f"'{name}' must have one entry per class. Got {size} for {n_classes} classes."
-            )
-        return vector
-    names = [str(each) for each in (range(n_classes) if class_names is None else class_names)]
-    has_default = default in known and default not in names
-    rest = dict.fromkeys(names, known.pop(str(default))) if has_default else {}
-    missing = [] if rest else [each for each in names if each not in known]
-    unknown = sorted(known.keys() - set(names))
-    if missing or unknown or len(set(names)) < n_classes:
-        found = [f"none for {len(missing)} of them ({listed(missing, 3)})"] * bool(missing)
-        found += [f"{len(unknown)} unknown ({listed(unknown, 3)})"] * bool(unknown)
-        kind = "index, because they have no names" if class_names is None else "name"
-        raise InputError(
-            f"'{name}' must have one entry for each of the {n_classes} classes, by {kind}. "
-            f"Got {' and '.join(found) or 'classes that share a name'}."
-        )
-    values_of = rest | known
-    return to_numpy([_as_written(values_of[each]) for each in names])
-
-
 _LOGITS_HINT = "if these are logits, use from_logits=True (--logits on the command line)."
 MOST_TOP_CLASSES = 20  # of a row that has numbers for its top classes only
 
@@ -334,8 +141,9 @@ def _bad_listed(row: TopK, where: str) -> InputError:
             f"{row.values[worst]:g} in {where}, class {row.classes[worst]}; turn logits into "
             "probabilities by a softmax over all classes, and log probabilities by exp."
         )
+    rule = "to 1 if it lists all classes" if row.size == row.n_classes else "to at most 1"
     return InputError(
-        "The probabilities of a top-k row must sum to at most 1. Got "
+        f"The probabilities of a top-k row must sum {rule}. Got "
         f"{row.values.sum(dtype=np.float64):.6g} in {where}; use a softmax over all classes."
     )
 

@@ -90,29 +90,6 @@ def test_pipes_and_devices_are_no_data_and_no_output(made, tmp_path):
     assert "device or a pipe" in sentence(done)
 
 
-def test_a_file_that_is_cut_while_it_is_read_is_one_sentence(made, tmp_path):
-    pytest.importorskip("evencover._kernels._native", exc_type=ImportError)
-    np.save(tmp_path / "p.npy", np.tile(np.load(made / "new.npy"), (4, 1)))
-
-    def cut_when_it_is_mapped():
-        from evencover.data.formats import arrays as to_numpy
-
-        look = to_numpy.PlainArray.__getitem__
-
-        def cut(self, rows):
-            os.truncate(tmp_path / "p.npy", 4096)
-            return look(self, rows)
-
-        to_numpy.PlainArray.__getitem__ = cut
-
-    done = command(
-        ["predict", made / "m.safetensors", "p.npy", "-o", "a.csv"],
-        tmp_path,
-        before=cut_when_it_is_mapped,
-    )
-    assert "cut short" in sentence(done)
-
-
 def test_too_little_memory_is_one_sentence(made, tmp_path):
     rows = np.full((1, 10_000_000), 1e-7, dtype=np.float32)
     np.save(tmp_path / "p.npy", rows)

@@ -14,7 +14,7 @@ CHECKS = {
 RACE = """
 import numpy as np
 from concurrent.futures import ThreadPoolExecutor
-from evencover._kernels import Draws, Thresholds, native
+from evencover._kernels import Draws, Thresholds, ThresholdTable, native
 from evencover.scores import APS, Softmax
 
 rng = np.random.default_rng(0)
@@ -22,7 +22,6 @@ rows = rng.dirichlet(np.ones(60) / 4, 4000).astype(np.float32)
 labels, plain = rng.integers(0, 60, 4000), {"logits": False}
 limits, draws = Thresholds(np.full(60, 0.9)), Draws(0, 1, 2)
 scores, offsets, groups = np.sort(rng.random(50)), np.array([0, 50]), np.zeros(60, dtype=int)
-ordered, values = np.sort(rng.random((4, 257)), axis=1), rng.random(4000)
 sets = native._native.instruction_sets()
 
 def work(number):
@@ -32,14 +31,12 @@ def work(number):
     native.score_matrix(*given, **plain)
     native.prediction_sets(*given, limits, keep_top=True, **plain)
     native.set_coverage(*given, labels, limits, keep_top=False, **plain)
-    native.set_sizes(*given, [limits] * 3, **plain)
+    native.set_sizes(*given, ThresholdTable([limits] * 3), **plain)
     native.p_values(*given, scores, offsets, groups, **plain)
     native.row_keys(rows, draws)
     native.row_numbers(rows, draws)
     native.true_label_ranks(rows, labels, **plain)
     native.rank_matrix(rows, **plain)
-    native.counts_within(ordered, labels % 4, values)
-    native.shortfalls(labels, labels > 3, values, values[:60])
 
 with ThreadPoolExecutor(6) as pool:
     list(pool.map(work, range(24)))

@@ -33,6 +33,7 @@ def is_text(argument):
     return {str, Path, list[str]} & {argument.hint, *get_args(argument.hint)}
 
 
+NO_PATHS = ("--probabilities-key", "--labels-key", "--ids-key", "--labels-are")
 APP = commands(make_app())
 CASES = [
     (name, output.names[-1], source.names[0])
@@ -40,7 +41,7 @@ CASES = [
     for output in arguments_of(command)
     if is_output(output)
     for source in arguments_of(command)
-    if is_text(source) and not is_output(source)
+    if is_text(source) and not is_output(source) and source.names[0] not in NO_PATHS
 ]
 
 

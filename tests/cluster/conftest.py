@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evencover.data import source
+from evencover.data import readers as source
 from evencover.engine.dask import local_cluster
 
 N_ROWS, N_CLASSES = 6_000, 100

@@ -10,7 +10,7 @@ from depth import IS_DEEP
 
 from evencover import InputError, StandardPredictor, predict_to_folder
 from evencover.data import as_source
-from evencover.data.source import Reader
+from evencover.data.readers import Reader
 from evencover.engine.blocks import as_workers, results_in_order
 
 from .conftest import write_parts
@@ -65,7 +65,8 @@ def deadly(parts, tmp_path):
         return True
 
     source = as_source(parts)
-    return replace(source, reader=Deadly.of(source.reader)), killed_somebody
+    contents = replace(source.contents, reader=Deadly.of(source.reader))
+    return replace(source, contents=contents, reader=contents.reader), killed_somebody
 
 
 def test_a_worker_that_is_killed_changes_nothing_but_time(deadly, client, parts, tmp_path):

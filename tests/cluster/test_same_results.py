@@ -12,10 +12,10 @@ from sklearn.base import clone
 
 from evencover import InputError, StandardPredictor, predict_to_folder, save
 from evencover.cli import main
-from evencover.data import as_source, load_simulated, source
+from evencover.data import as_source, readers
 from evencover.data.fingerprint import KEPT_ELEMENTS, MOST_ROWS
 from evencover.engine.dask import DaskWorkers
-from evencover.experiments import Grid, run
+from evencover.experiments import Grid, load_simulated, run
 from evencover.predictors import make_predictor
 from evencover.report.content import report_content
 
@@ -162,7 +162,7 @@ def test_the_commands_run_on_a_cluster(where, client, parts, tmp_path, capsys, m
 
 
 def test_the_study_gives_the_same_bytes_on_a_cluster(client, tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "PART_ELEMENTS", 1 << 15)
+    monkeypatch.setattr(readers, "PART_ELEMENTS", 1 << 15)
     grid = Grid(
         datasets=["cifar-100"],
         scale=0.2,

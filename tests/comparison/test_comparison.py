@@ -7,6 +7,7 @@ import numpy as np
 import oracle
 import pytest
 from depth import IS_DEEP
+from scoring import true_label_scores
 
 from evencover import APS, RAPS, EvencoverWarning, InputError, Softmax, compare
 from evencover.comparison import Candidate, Comparison
@@ -33,7 +34,7 @@ def data(simulate):
 def naive_reports(data, make, score, alpha, n_splits, size):
     """Fit on the rows of each split, make the sets of the others, evaluate them."""
     everything = np.arange(len(data.labels))
-    true_scores = score.true_label(*data, random_state=SEED)
+    true_scores = true_label_scores(score, *data, random_state=SEED)
     keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
     for repetition in range(n_splits):
         rows = calibration_split(data.labels, SEED, repetition, size)
@@ -46,7 +47,8 @@ def naive_reports(data, make, score, alpha, n_splits, size):
         predictor.fit_ = replace(
             fit, parameters=parameters, given=tuple(predictor.get_params().values())
         )
-        yield predictor.evaluate(data.rows[test], data.labels[test], ids=keys[test])
+        source = predictor.fit_.open(data.rows[test], data.labels[test], allow_unknown=True)
+        yield predictor.evaluate(replace(source, keys=keys[test]))
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scoring import score_matrix
 
 from evencover import Softmax, Thresholds, compare
 from evencover.comparison.trials import ScoredRows, Trial
@@ -50,7 +51,7 @@ def test_it_is_its_definition(data, method, keep_top):
     predictor = make_predictor(method, alpha=ALPHA, keep_top=keep_top)
     rows.calibrate(predictor, np.arange(200))
     is_test = np.arange(400) >= 200
-    scores = Softmax().matrix(data.rows)
+    scores = score_matrix(Softmax(), data.rows)
     expected = by_hand(scores, data.labels, is_test, predictor.thresholds_, keep_top)
     assert cost_of(rows, predictor, is_test) == pytest.approx(expected)
 
@@ -61,7 +62,7 @@ def test_the_quantile_of_each_class_has_the_lowest_cost(data):
     predictor = make_predictor("classwise", alpha=ALPHA, keep_top=False)
     rows.calibrate(predictor, np.arange(400))
     everyone = np.ones(400, dtype=bool)
-    scores = Softmax().matrix(data.rows)
+    scores = score_matrix(Softmax(), data.rows)
 
     def cost(thresholds):
         predictor.fit_ = replace(predictor.fit_, thresholds=Thresholds(thresholds))

@@ -5,7 +5,7 @@ import oracle
 import pytest
 
 import evencover.comparison.trials as trials_module
-import evencover.data.source as source_module
+import evencover.data.readers as source_module
 from evencover import APS, PAS, RAPS, SAPS, Softmax
 from evencover.comparison.trials import ScoredRows, Trial
 from evencover.data import as_source
@@ -49,7 +49,7 @@ def alone(trial, data):
     """The same counts from the sets themselves."""
     tested = np.flatnonzero(trial.is_test)
     keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
-    sets = trial.predictor.predict_set(data.rows[tested], ids=keys[tested])
+    sets = trial.predictor.rule().predict_set(data.rows[tested], keys=keys[tested])
     tally = Tally.of(sets, data.labels[tested])
     uncounted = ("size_sums", "appearances", "accepted", "accepted_right")  # in trials
     return tally._replace(**dict.fromkeys(uncounted))

@@ -3,7 +3,7 @@
 import pytest
 from inputs import K
 
-import evencover.data.source as source_module
+import evencover.data.readers as source_module
 
 
 @pytest.fixture(params=[None, 1, 3 * K, 5 * K + 1], ids=lambda n: f"blocks-{n}")

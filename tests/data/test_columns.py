@@ -5,7 +5,7 @@ import pytest
 from inputs import LABELS, NAMES, pa, write_arrays, write_table
 
 from evencover import InputError
-from evencover.data.open import class_values_from_file, labels_of_file
+from evencover.data.labels import class_values_from_file, labels_of_file
 
 
 @pytest.mark.parametrize("text", ["2\n0\n1\n", "2\r\n0\r\n1", "\ufeff2\n0\n1\n", " 2 \n\n0\n1\n\n"])

@@ -8,7 +8,7 @@ from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, read, write_file
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.data.open import labels_of_file
+from evencover.data.labels import labels_of_file
 
 CUTS = [(0, 9), (9, 10), (10, N)]
 ENDINGS = ["npy", "npz", "parquet", "arrow", "csv"]

@@ -9,7 +9,7 @@ from inputs import LABELS, LOGITS, NAMES, ROWS, N, assert_holds, read
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.data.open import labels_of_file
+from evencover.data.labels import labels_of_file
 
 pd = pytest.importorskip("pandas")
 
@@ -117,7 +117,7 @@ def test_json_that_is_broken(tmp_path):
     (tmp_path / "p.jsonl").write_text('{"probs": [0.5, 0.5]}\n{"probs"')
     with pytest.raises(InputError, match=r"Cannot read '.*p\.jsonl'"):
         as_source(tmp_path / "p.jsonl")
-    (tmp_path / "q.jsonl").write_text("[1, 2]\n")
+    (tmp_path / "q.jsonl").write_text("3\n")
     with pytest.raises(InputError, match="JSON object"):
         as_source(tmp_path / "q.jsonl")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from inputs import FILES, LABELS, NAMES, ROWS, K, read, write_file
 
-import evencover.data.source as source_module
+import evencover.data.readers as source_module
 from evencover import InputError
 from evencover.data import as_source
 

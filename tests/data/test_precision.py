@@ -83,8 +83,9 @@ def test_a_stored_model_and_a_service_know_the_precision(tmp_path):
 
 
 def test_no_rows_give_no_sets(tmp_path):
-    model = StandardPredictor().fit(ROWS, LABELS)
-    table = pa.table({f"c{column}": np.zeros(0) for column in range(K)})
+    names = [f"c{column}" for column in range(K)]
+    model = StandardPredictor().fit(ROWS, LABELS, class_names=names)
+    table = pa.table({name: np.zeros(0) for name in names})
     write_table(tmp_path / "p.parquet", table)
     (tmp_path / "p.jsonl").write_text("")
     files = [write_file(tmp_path / "e", kind, ROWS[:0], LABELS[:0]) for kind in ("npy", "npz")]

@@ -9,7 +9,7 @@ from inputs import FILES, LABELS, ROWS, assert_holds, read, write_file
 
 from evencover import InputError
 from evencover.data import as_source
-from evencover.data.open import labels_of_file
+from evencover.data.labels import labels_of_file
 
 ADDRESS = "memory://bucket/data"
 

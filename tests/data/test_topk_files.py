@@ -165,7 +165,7 @@ def npz(path, classes, values, starts=(0, 2, 4)):
         ("d.parquet", lists(labels=[["a", "b"], None], scores=[[0.5, 0.2], [0.5, 0.1]])),
         ("e.parquet", lists(labels=[["a", "b"], ["a", "b"]], scores=[[0.5, 0.2], [0.5, None]])),
         ("f.parquet", lists(labels=[["a", "b"], ["a", "b"]], scores=[[0.5, 0.2], [0.5, -0.1]])),
-        ("g.parquet", lists(labels=[["a", "b"], ["a", "b"]], scores=[[0.5, 0.2], [0.7, 0.6]])),
+        ("g.parquet", lists(labels=[["a", "b"], ["a", "c"]], scores=[[0.5, 0.2], [0.7, 0.6]])),
         ("n.parquet", lists(outputs=[[{"label": "a", "score": 0.5}], [None]])),
         ("h.parquet", lists(classes=[[0, 1], [-1, 1]], scores=[[0.5, 0.2], [0.7, 0.1]])),
         (

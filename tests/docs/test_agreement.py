@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evencover.data.open import ARRAYS, TABLES
+from evencover.data.formats import ARRAYS, TABLES
 
 ROOT = Path(__file__).parents[2]
 

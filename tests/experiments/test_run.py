@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import oracle
 import pytest
+from scoring import score_matrix, true_label_scores
 
 from evencover import (
     APS,
@@ -40,8 +41,8 @@ def split(data, n_avg, repetition):
 def test_every_metric_is_what_the_definitions_give(results, data, score, method, exact):
     """From the whole score matrix, without any of the study's shortcuts."""
     calibration, test = split(data, 20, 1)
-    scores = SCORES[score].matrix(data.rows, random_state=SEED)
-    true_scores = SCORES[score].true_label(data.rows, data.labels, random_state=SEED)
+    scores = score_matrix(SCORES[score], data.rows, random_state=SEED)
+    true_scores = true_label_scores(SCORES[score], data.rows, data.labels, random_state=SEED)
     predictor = make_predictor(method, exact=exact, random_state=SEED + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvencoverWarning)
@@ -91,7 +92,7 @@ def test_class_coverage_is_summed_over_the_repetitions(results, data):
         calibration, test = split(data, 10, repetition)
         predictor = make_predictor("standard")
         _fit_quietly(predictor, data, calibration)
-        hit = Softmax().true_label(*data)[test] <= predictor.thresholds_[0]
+        hit = true_label_scores(Softmax(), *data)[test] <= predictor.thresholds_[0]
         covered += np.bincount(data.labels[test], hit, 12)
         rows += np.bincount(data.labels[test], minlength=12)
     with np.errstate(invalid="ignore"):
@@ -104,7 +105,9 @@ def test_class_coverage_is_summed_over_the_repetitions(results, data):
 def _fit_quietly(predictor, data, calibration):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvencoverWarning)
-        predictor.fit_scores(Softmax().true_label(*data)[calibration], data.labels[calibration], 12)
+        predictor.fit_scores(
+            true_label_scores(Softmax(), *data)[calibration], data.labels[calibration], 12
+        )
 
 
 def test_a_sample_is_without_replacement_and_differs_between_repetitions(data):

@@ -105,7 +105,7 @@ def test_numbers_and_names_as_ids_are_all_text(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "must have a column of"),
+        ("", "at least one line"),
         ("text,label\n", "at least one"),
         ("text,label\na,\n", "Row 0 .* 'label'"),
         ("text,label,id\na,b,\n", "Row 0 .* 'id'"),

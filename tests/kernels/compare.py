@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from kernels.cases import KINDS, SCORES, draws_of, random_thresholds
 
-from evencover._kernels import BadRow, reference
+from evencover._kernels import BadRow, ThresholdTable, reference
 
 native = pytest.importorskip(
     "evencover._kernels.native", reason="the C++ kernels were not built", exc_type=ImportError
@@ -67,7 +67,7 @@ def all_same_bits(rng, rows, logits=False, scores=SCORES, kinds=KINDS):
             [*thresholds[:2], *ranked[-2:], thresholds[-1]],
             ranked[:2],
         ]:
-            same_bits("set_sizes", *given, vectors, **options)
+            same_bits("set_sizes", *given, ThresholdTable(vectors), **options)
         _same_p_values(rng, given, options)
 
 

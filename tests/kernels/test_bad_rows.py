@@ -8,7 +8,7 @@ from depth import IS_DEEP, size
 from kernels.cases import DTYPES, PLAIN, tied_rows
 from kernels.compare import all_same_bits, native, same_bits
 
-from evencover._kernels import BadRow, Draws, Thresholds, reference
+from evencover._kernels import BadRow, Draws, Thresholds, ThresholdTable, reference
 from evencover.scores import APS, Softmax
 
 pytestmark = pytest.mark.usefixtures("quick_reference")
@@ -29,7 +29,7 @@ def same_everywhere(score, rows, **options):
             same_bits("score_matrix", *given, **options),
             same_bits("prediction_sets", *given, thresholds, keep_top=False, **options),
             same_bits("set_coverage", *given, labels, thresholds, keep_top=False, **options),
-            same_bits("set_sizes", *given, [thresholds], **options),
+            same_bits("set_sizes", *given, ThresholdTable([thresholds]), **options),
             same_bits("p_values", *given, *groups, **options),
         ]
 

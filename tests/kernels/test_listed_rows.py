@@ -63,7 +63,7 @@ def test_both_kernels_agree_on_every_instruction_set(monkeypatch):
                 expected = outcome(listed, name, *arguments, **options)
                 for instruction_set in INSTRUCTION_SETS:
                     monkeypatch.setattr(native, "INSTRUCTION_SET", instruction_set)
-                    assert_same(outcome(native, f"listed_{name}", *arguments, **options), expected)
+                    assert_same(outcome(native, name, *arguments, **options), expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -80,7 +80,7 @@ def test_one_threshold_includes_scores_up_to_its_last_bit(dtype, monkeypatch):
             expected = outcome(listed, "prediction_sets", *arguments, **options)
             for instruction_set in INSTRUCTION_SETS:
                 monkeypatch.setattr(native, "INSTRUCTION_SET", instruction_set)
-                found = outcome(native, "listed_prediction_sets", *arguments, **options)
+                found = outcome(native, "prediction_sets", *arguments, **options)
                 assert_same(found, expected)
 
 
@@ -136,7 +136,7 @@ def test_equal_classes_are_found_wherever_they_are(instruction_set, monkeypatch)
                     is_bad = len(set(given)) < n if is_bad is None else is_bad
                     rows = TopK([given, [0]], [np.full(n, 0.01), [0.5]], n_classes=2**18)
                     options = (SCORES[0].kernel, rows, draws, np.zeros(2, np.int64))
-                    found = outcome(native, "listed_true_label_scores", *options, **PLAIN)
+                    found = outcome(native, "true_label_scores", *options, **PLAIN)
                     assert (found == ["bad row", 0]) == is_bad
 
 
@@ -179,7 +179,5 @@ BAD = {
 def test_rows_that_are_not_probabilities_are_bad(classes, values, kernels):
     rows = TopK([[0, 1], classes], [[0.5, 0.1], values], n_classes=300)
     given = (SCORES[0].kernel, rows, Draws())
-    name, module = (
-        ("score_entries", listed) if kernels == "numpy" else ("listed_score_entries", native)
-    )
-    assert outcome(module, name, *given, **PLAIN) == ["bad row", 1]
+    module = listed if kernels == "numpy" else native
+    assert outcome(module, "score_entries", *given, **PLAIN) == ["bad row", 1]

@@ -101,16 +101,18 @@ def test_outputs_that_cannot_be(tmp_path):
 
 
 @pytest.mark.parametrize("formula", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1"])
-def test_no_cell_of_a_table_is_a_formula(tmp_path, formula):
+def test_no_cell_of_a_table_is_a_formula_on_request(tmp_path, formula):
     names = [formula, "plain", "b", "c", "d"]
     sets = sets_of([[0, 1], [1, 0]])
-    write_sets(tmp_path / "sets.csv", [sets], names, ids=[formula, "-5"])
+    how = {"ids": [formula, "-5"]}
+    write_sets(tmp_path / "sets.csv", [sets], names, **how, escape_formulas=True)
     with (tmp_path / "sets.csv").open(encoding="utf-8", newline="") as file:
         first, second = csv.DictReader(file)
     assert first["id"] == f"'{formula}"
     assert first["names"].startswith(f"'{formula[:1]}")
     assert (second["id"], second["names"][:6]) == ("-5", "plain|")
-    write_csv(tmp_path / "t.csv", [{"a": formula, "b": -1.5, "c": "-1.5e-3"}])
+    record = {"a": formula, "b": -1.5, "c": "-1.5e-3"}
+    write_csv(tmp_path / "t.csv", [record], escape_formulas=True)
     with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
         (row,) = csv.DictReader(file)
     assert row == {"a": f"'{formula}", "b": "-1.5", "c": "-1.5e-3"}

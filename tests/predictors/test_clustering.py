@@ -7,6 +7,7 @@ import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scoring import true_label_scores
 from sklearn.cluster import KMeans
 
 from evencover import ClusteredPredictor, EvencoverWarning, StandardPredictor
@@ -58,7 +59,7 @@ def test_clusters_are_a_weighted_k_means_of_the_oracles_embedding(simulate, quie
     rows, labels = simulate(6000, 60, seed=8, long_tail=True)
     predictor = quietly(ClusteredPredictor(score=score, gamma=0.6, n_clusters=4), rows, labels)
     first = np.sort(random_order(0, RandomStream.SPLIT, np.arange(6000))[:3600])
-    scores = make_score(score).true_label(rows, labels)[first]
+    scores = true_label_scores(make_score(score), rows, labels)[first]
     classes, z, weights = oracle.embedding(
         scores.tolist(), labels[first].tolist(), 60, Fraction(1, 10)
     )
@@ -104,7 +105,7 @@ def test_null_classes_use_the_standard_threshold_of_d2(simulate):
     with pytest.warns(EvencoverWarning) as caught:
         predictor = ClusteredPredictor(score="aps", gamma=0.5, n_clusters=3).fit(rows, labels)
     proper = random_order(0, RandomStream.SPLIT, np.arange(1500))[750:]
-    d2 = APS().true_label(rows, labels)[proper]
+    d2 = true_label_scores(APS(), rows, labels)[proper]
     standard = oracle.conformal_quantile(d2.tolist(), Fraction(1, 10))
     null = predictor.cluster_of_class_ == -1
     assert null.any()

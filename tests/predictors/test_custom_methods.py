@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from scoring import score_matrix
 
 from evencover import (
     BasePredictor,
@@ -98,7 +99,7 @@ def test_a_registered_score_has_a_formula_that_is_followed(own, data):
     _, margin = own
     rows = data.rows
     expected = rows.max(axis=1, keepdims=True) - rows
-    np.testing.assert_allclose(margin().matrix(rows), expected, atol=1e-15)
+    np.testing.assert_allclose(score_matrix(margin(), rows), expected, atol=1e-15)
     sets = StandardPredictor(score="margin").fit(*data).predict_set(rows)
     assert sets.contains(data.labels).mean() >= 0.9
 

@@ -129,10 +129,12 @@ def test_classes_called_by_numbers_have_labels_called_so(languages):
     p, y, _ = languages
     frame = pd.DataFrame(p, columns=np.arange(p.shape[1]) + 1)  # classes_ of scikit-learn
     expected = StandardPredictor().fit(p, y)
-    found = StandardPredictor().fit(frame, y + 1)
+    found = StandardPredictor().fit(frame, y + 1, labels_are="names")
     assert found.class_counts_.tolist() == expected.class_counts_.tolist()
     assert found.thresholds_.tolist() == expected.thresholds_.tolist()
-    with pytest.raises(InputError, match=r"one of the .* class names. Got '0'"):
+    by_index = StandardPredictor().fit(frame, y, labels_are="indices")
+    assert by_index.thresholds_.tolist() == expected.thresholds_.tolist()
+    with pytest.raises(InputError, match="labels_are"):
         StandardPredictor().fit(frame, y)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import oracle
 import pytest
 from depth import IS_DEEP
+from scoring import score_matrix, true_label_scores
 
 from evencover import (
     APS,
@@ -237,11 +238,11 @@ def test_pas_is_its_formula_and_reads_rows_once_for_all_methods(simulate, dtype)
     prevalence = [5, 1, 2, 8, 13, 1, 1, 0.5, 3]
     expected = [oracle.pas_row(row, prevalence) for row in rows]
     score = PAS(prevalence)
-    assert score.matrix(rows).tolist() == expected
-    assert score.true_label(rows, labels).tolist() == oracle.true_scores(expected, labels)
+    assert score_matrix(score, rows).tolist() == expected
+    assert true_label_scores(score, rows, labels).tolist() == oracle.true_scores(expected, labels)
     counts = np.maximum(np.bincount(labels, minlength=9), 1)
     auto = oracle.true_scores([oracle.pas_row(row, counts) for row in rows], labels)
-    assert PAS().true_label(rows, labels).tolist() == auto
+    assert true_label_scores(PAS(), rows, labels).tolist() == auto
 
 
 def test_pas_limits_of_softmax_scores_are_exact():
@@ -265,7 +266,7 @@ def test_pas_limits_of_softmax_scores_are_exact():
 @pytest.mark.parametrize("score", [Softmax(), APS(), RAPS(), RAPS(penalty=2, k_reg=1), SAPS()])
 def test_no_score_is_above_the_maximum(simulate, score):
     rows = simulate(300, 7, ties="quantised").rows
-    scores = score.matrix(rows)
+    scores = score_matrix(score, rows)
     assert scores.max() <= score.maximum(7)
     assert scores.max() > score.maximum(7) - 0.3
 
@@ -279,7 +280,7 @@ def test_prevalences_are_positive_numbers(prevalence):
 
 def test_prevalences_of_calibration_need_calibration():
     with pytest.raises(InputError, match="'prevalence'"):
-        PAS().matrix([[0.5, 0.5]])
+        score_matrix(PAS(), [[0.5, 0.5]])
 
 
 GOOD, LABELS = np.full((20, 4), 0.25), np.arange(20) % 4

@@ -9,6 +9,7 @@ import pytest
 from depth import IS_DEEP, examples, size
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scoring import true_label_scores
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -24,7 +25,7 @@ from evencover import (
     PooledPredictor,
     StandardPredictor,
 )
-from evencover.data import source
+from evencover.data import readers as source
 from evencover.evaluation.report import evaluate
 from evencover.predictors import PREDICTORS, make_predictor, method_names
 from evencover.randomness import RandomStream, random_order, uniforms
@@ -287,7 +288,7 @@ def test_calibration_and_prediction_use_the_same_number(simulate, score, n_class
     rows, labels = simulate(564, n_classes, seed=4, dtype=np.float32)
     predictor = StandardPredictor(score=score, keep_top=False)
     if score.is_random:  # their numbers are drawn apart: take those of rows whose sets are wanted
-        scores = score.true_label(rows, labels, calibrating=False)
+        scores = true_label_scores(score, rows, labels, calibrating=False)
         predictor.fit_scores(scores, labels, n_classes)
     else:
         predictor.fit(rows, labels)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from depth import size
 from scipy.stats import beta, kstest
+from scoring import true_label_scores
 
 from evencover import APS, ClasswisePredictor, ClusteredPredictor, StandardPredictor, quantiles
 from evencover.quantiles import GroupedScores
@@ -59,7 +60,7 @@ def test_standard_coverage_with_the_randomised_aps_score_is_beta(broken):
         rows = rng.dirichlet(np.full(4, 0.7), n)
         labels = (rows.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(max=3)
         predictor = StandardPredictor(score="aps", random_state=repetition)
-        scores = APS().true_label(rows, labels, random_state=repetition)
+        scores = true_label_scores(APS(), rows, labels, random_state=repetition)
         coverage.append(predictor.fit_scores(scores, np.arange(n) % 4, 4).thresholds_[0])
     assert follows(coverage, beta(37, 4).cdf) != broken
 

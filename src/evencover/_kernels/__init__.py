@@ -2,20 +2,65 @@
 
 The C++ kernels are used where available, else the NumPy reference. Their results are bit-identical.
 ``EVENCOVER_KERNELS=numpy`` or ``c++`` in the environment selects one. Kernels raise `BadRow` for
-rows that are not probabilities.
+rows that are not probabilities. Most take top-k rows (`TopK`), too.
 """
 
+from __future__ import annotations
+
 import os
-from functools import wraps
 from types import ModuleType
 from typing import Any
 
 from evencover._kernels import listed, reference
-from evencover._kernels.reference import *  # noqa: F403 - mypy reads these, C++ replaces them
-from evencover._kernels.types import *  # noqa: F403
-from evencover._kernels.types import BadRow
+from evencover._kernels.reference import ReadySets, p_values_of, top_classes
+from evencover._kernels.types import (
+    NO_DRAWS,
+    BadRow,
+    Coverage,
+    Draws,
+    Formula,
+    Native,
+    Position,
+    Thresholds,
+    ThresholdTable,
+    is_member,
+)
+from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
 from evencover.topk import TopK
+
+__all__ = [
+    "NAME",
+    "NO_DRAWS",
+    "BadRow",
+    "Coverage",
+    "Draws",
+    "Formula",
+    "Native",
+    "Position",
+    "ThresholdTable",
+    "Thresholds",
+    "is_member",
+    "p_values",
+    "p_values_of",
+    "prediction_sets",
+    "random_bits",
+    "rank_matrix",
+    "ready_sets",
+    "row_keys",
+    "row_numbers",
+    "sample_labels",
+    "score_entries",
+    "score_matrix",
+    "set_coverage",
+    "set_sizes",
+    "top_classes",
+    "true_label_ranks",
+    "true_label_scores",
+    "uniforms",
+]
+
+Rows = Array | TopK
 
 
 def _choose(wanted: str) -> ModuleType:
@@ -38,27 +83,147 @@ def _choose(wanted: str) -> ModuleType:
     return native
 
 
-_chosen = _choose(os.environ.get("EVENCOVER_KERNELS", "").strip().lower())
+_chosen: Any = _choose(os.environ.get("EVENCOVER_KERNELS", "").strip().lower())
+NAME: str = _chosen.NAME
 
 
-def _for_any_rows(name: str) -> Any:
-    """Return the kernel; for rows of which only some classes are listed, that of `listed`."""
-    kernel = getattr(_chosen, name, None)
-    for_listed = getattr(_chosen, f"listed_{name}", getattr(listed, name, None))
-    if for_listed is None:
-        return kernel
-
-    @wraps(for_listed)
-    def chosen(*arguments: Any, **options: Any) -> Any:
-        if kernel is not None and TopK not in map(type, arguments[:2]):
-            return kernel(*arguments, **options)
-        try:
-            return for_listed(*arguments, **options)
-        except BadRow:
-            return for_listed(*listed.divided(*arguments), **options)
-
-    return chosen
+def _for(rows: Rows, *, in_cpp: bool = False) -> Any:
+    """Return the module for these rows; `in_cpp` if the C++ kernel takes top-k rows, too."""
+    if not isinstance(rows, TopK) or (in_cpp and _chosen is not reference):
+        return _chosen
+    return listed
 
 
-globals().update({name: _for_any_rows(name) for name in reference.__all__})
-score_entries = _for_any_rows("score_entries")
+# ---- random numbers ------------------------------------------------------------------------------
+
+
+def random_bits(seed: int, use: int, ids: Array) -> Array:
+    """Return 64 random bits per row: Philox4x32-10 of the counter (id, use), key `seed`."""
+    return _chosen.random_bits(seed, use, ids)
+
+
+def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
+    """Return one uniform in [0, 1) per row, with 53 random bits."""
+    return _chosen.uniforms(seed, use, ids)
+
+
+def sample_labels(
+    labels: IntArray, start: int, is_sampled: Array, largest: int, stride: int
+) -> tuple[int, IntArray, IntArray, Array]:
+    """Hash each label (n,) with its index (see `reference.sample_labels`)."""
+    return _chosen.sample_labels(labels, start, is_sampled, largest, stride)
+
+
+def row_keys(rows: Rows, draws: Draws) -> Array:
+    """Return the key of each row's random numbers: its id, or its content and index."""
+    return _for(rows).row_keys(rows, draws)
+
+
+def row_numbers(rows: Rows, draws: Draws) -> tuple[FloatArray, FloatArray]:
+    """Return each row's uniform u and randomization draw; 1 and 0 if unused."""
+    return _for(rows).row_numbers(rows, draws)
+
+
+# ---- scores and ranks ----------------------------------------------------------------------------
+
+
+def true_label_scores(
+    formula: Formula, rows: Rows, draws: Draws, labels: IntArray, *, logits: bool
+) -> FloatArray:
+    """Score each row's label (n,); +inf for a label that is not listed."""
+    kernels = _for(rows, in_cpp=True)
+    return kernels.true_label_scores(formula, rows, draws, labels, logits=logits)
+
+
+def true_label_ranks(rows: Rows, labels: IntArray, *, logits: bool) -> IntArray:
+    """Rank each row's label (n,), from 1; the last rank for a label that is not listed."""
+    return _for(rows).true_label_ranks(rows, labels, logits=logits)
+
+
+def score_matrix(formula: Formula, rows: Rows, draws: Draws, *, logits: bool) -> FloatArray:
+    """Score every class in every row (n, K); +inf for a class that is not listed."""
+    return _for(rows).score_matrix(formula, rows, draws, logits=logits)
+
+
+def rank_matrix(rows: Rows, *, logits: bool) -> IntArray:
+    """Rank every class in every row (n, K), from 1; the last rank if it is not listed."""
+    return _for(rows).rank_matrix(rows, logits=logits)
+
+
+def score_entries(
+    formula: Formula, rows: TopK, draws: Draws, *, logits: bool
+) -> tuple[FloatArray, IntArray]:
+    """Score and rank every listed class of top-k rows, in the order of the entries."""
+    return _for(rows, in_cpp=True).score_entries(formula, rows, draws, logits=logits)
+
+
+# ---- sets ----------------------------------------------------------------------------------------
+
+
+def prediction_sets(
+    formula: Formula,
+    rows: Rows,
+    draws: Draws,
+    thresholds: Thresholds,
+    *,
+    keep_top: bool,
+    logits: bool,
+) -> tuple[IntArray, Array]:
+    """Return the boundaries of the rows' classes (n + 1,), and the classes of all sets (int32).
+
+    `is_member` defines the sets. With `keep_top`, each also contains the row's most probable
+    class. Classes are ordered by decreasing probability, ties by class index.
+    """
+    kernels = _for(rows, in_cpp=True)
+    options = {"keep_top": keep_top, "logits": logits}
+    return kernels.prediction_sets(formula, rows, draws, thresholds, **options)
+
+
+def ready_sets(
+    formula: Formula, draws: Draws, thresholds: Thresholds, *, keep_top: bool, logits: bool
+) -> ReadySets:
+    """Prepare `prediction_sets` for a few rows at a time; `draws` has no ids."""
+    return _chosen.ready_sets(formula, draws, thresholds, keep_top=keep_top, logits=logits)
+
+
+def set_coverage(
+    formula: Formula,
+    rows: Rows,
+    draws: Draws,
+    labels: IntArray,
+    thresholds: Thresholds,
+    *,
+    keep_top: bool,
+    logits: bool,
+    appearances: IntArray | None = None,
+) -> Coverage:
+    """Evaluate the sets of labeled rows; add to `appearances` (K,) how many contain each class."""
+    kernels = _for(rows, in_cpp=True)
+    options = {"keep_top": keep_top, "logits": logits, "appearances": appearances}
+    return kernels.set_coverage(formula, rows, draws, labels, thresholds, **options)
+
+
+def set_sizes(
+    formula: Formula, rows: Rows, draws: Draws, table: ThresholdTable, *, logits: bool
+) -> IntArray:
+    """Count the sets' members under each of T vectors of thresholds (n, T), in one pass."""
+    return _for(rows).set_sizes(formula, rows, draws, table, logits=logits)
+
+
+def p_values(
+    formula: Formula,
+    rows: Array,
+    draws: Draws,
+    group_scores: FloatArray,
+    group_offsets: IntArray,
+    group_of_class: IntArray,
+    *,
+    logits: bool,
+) -> FloatArray:
+    """Compute (1 - draw + #{group scores >= s}) / (n + 1) for every class (n, K).
+
+    The sorted scores of group g are ``group_scores[group_offsets[g]:group_offsets[g + 1]]``;
+    group -1 has none.
+    """
+    groups = (group_scores, group_offsets, group_of_class)
+    return _chosen.p_values(formula, rows, draws, *groups, logits=logits)

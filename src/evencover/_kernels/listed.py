@@ -6,15 +6,22 @@ has the score, rank and place that it has in the whole row, and no other class i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from evencover._kernels import reference
-from evencover._kernels.types import Coverage, Draws, Formula, Position, Thresholds, is_member
+from evencover._kernels.types import (
+    Coverage,
+    Draws,
+    Formula,
+    Position,
+    Thresholds,
+    ThresholdTable,
+    is_member,
+)
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.rounding import SUM_TOLERANCE, rounded_off, warn_of_rounded_sums
+from evencover.rounding import SUM_TOLERANCE, judge_sums, rounded_off, warn_of_rounded_sums
 from evencover.topk import TopK
 
 
@@ -35,35 +42,42 @@ class _Whole:
         self.is_good = in_range.all(axis=1) & ~is_twice.any(axis=1) & (sizes > 0)
         whole = np.where(in_range, self.p, 0.0)
         self.total = reference.fixed_point(whole).sum(axis=1) / reference.FIXED_POINT
-        self.is_within = self.total - 1 <= SUM_TOLERANCE[rows.dtype.itemsize]
+        off, tolerance = self.total - 1, SUM_TOLERANCE[rows.dtype.itemsize]
+        self.is_whole = sizes == rows.n_classes  # nothing is missing to 1
+        self.is_within = (off <= tolerance) & ~(self.is_whole & (off < -tolerance))
+        self.dtype = rows.dtype
 
     def stored(self, matrix: Array) -> Array:
         """Return the values of the matrix for the entries, in their order."""
         return matrix[self.entries][self.places]
 
+    def divisors(self) -> FloatArray:
+        """Return the sum of each row (n,) that is above 1 by the rounding of its numbers, else 1.
 
-def divided(*arguments: Any) -> list[Any]:
-    """Divide rows whose sum is above 1 by the rounding of their numbers by it; keep their draws.
+        Rows that list all classes are treated like dense ones: their sum may also be below 1.
+        Raise `BadRow` if rounding does not explain a sum.
+        """
+        reference.reject_rows(~self.is_good)
+        if self.is_within.all():
+            return np.ones(len(self.p))
+        most = np.where(self.is_within, np.inf, rounded_off(self.p.astype(self.dtype)))
+        is_bad, is_divided = self.total - 1 > most, ~self.is_within
+        whole = np.flatnonzero(self.is_whole)
+        if len(whole):
+            rows = self.p[whole].astype(self.dtype)
+            explained, rounded = judge_sums(np.abs(self.total[whole] - 1), rows)
+            is_bad[whole], is_divided[whole] = ~explained, False
+            is_divided[whole[rounded]] = True
+        reference.reject_rows(is_bad)
+        if is_divided.any():
+            warn_of_rounded_sums()
+        return np.where(is_divided, self.total, 1.0)
 
-    Raise `BadRow` if that does not explain a sum.
-    """
-    [rows] = [each for each in arguments if isinstance(each, TopK)]
-    values = rows.values / np.repeat(_divisors(rows), np.diff(rows.starts))
-    warn_of_rounded_sums()
-    keyed = [
-        each._replace(ids=row_keys(rows, each)) if isinstance(each, Draws) and each.any else each
-        for each in arguments
-    ]
-    return [rows.with_values(values) if each is rows else each for each in keyed]
 
-
-@reference.in_slices
-def _divisors(rows: TopK) -> FloatArray:
-    """Return the sum of each row that is above 1 by rounding, and 1 for other rows."""
-    whole = _Whole(rows)
-    most = np.where(whole.is_within, np.inf, rounded_off(whole.p.astype(rows.dtype)))
-    reference.reject_rows(~(whole.is_good & (whole.total - 1 <= most)))
-    return np.where(whole.is_within, 1.0, whole.total)
+def divided(rows: TopK) -> TopK:
+    """Divide rows whose sum is above 1 by the rounding of their numbers by it."""
+    divisors = reference.in_slices(lambda some: _Whole(some).divisors(), rows)
+    return rows.with_values(rows.values / np.repeat(divisors, np.diff(rows.starts)))
 
 
 def row_keys(rows: TopK, draws: Draws) -> Array:
@@ -96,18 +110,21 @@ def row_numbers(rows: TopK, draws: Draws) -> tuple[FloatArray, FloatArray]:
     return reference.row_numbers(rows, keyed)  # type: ignore[arg-type]
 
 
-@reference.in_slices
 def score_entries(
     formula: Formula, rows: TopK, draws: Draws, *, logits: bool
 ) -> tuple[FloatArray, IntArray]:
     """Score and rank every listed class, in the order of the entries."""
     assert not logits, "listed rows are probabilities"
-    whole, (u, _) = _Whole(rows), row_numbers(rows, draws)
-    reference.reject_rows(~(whole.is_good & whole.is_within))
-    before, ranks = reference.positions(whole.p)
-    top = whole.p.max(axis=1, keepdims=True, initial=0.0)
-    at = Position(whole.p, before, ranks, top, whole.classes, u[:, None])
-    return whole.stored(formula.function(at)), whole.stored(ranks)
+
+    def of_slice(rows: TopK, draws: Draws) -> tuple[FloatArray, IntArray]:
+        whole, (u, _) = _Whole(rows), row_numbers(rows, draws)
+        p = whole.p / whole.divisors()[:, None]
+        before, ranks = reference.positions(p)
+        top = p.max(axis=1, keepdims=True, initial=0.0)
+        at = Position(p, before, ranks, top, whole.classes, u[:, None])
+        return whole.stored(formula.function(at)), whole.stored(ranks)
+
+    return reference.in_slices(of_slice, rows, draws)
 
 
 def score_matrix(formula: Formula, rows: TopK, draws: Draws, **options: Any) -> FloatArray:
@@ -178,10 +195,10 @@ def set_coverage(
 
 
 def set_sizes(
-    formula: Formula, rows: TopK, draws: Draws, vectors: Sequence[Thresholds], **options: Any
+    formula: Formula, rows: TopK, draws: Draws, table: ThresholdTable, **options: Any
 ) -> IntArray:
     """Count the sets' members under each vector of thresholds (n, T)."""
-    members = _members(formula, rows, draws, vectors, **options)
+    members = _members(formula, rows, draws, table, **options)
     return np.stack(
         [np.bincount(rows.row_of_entry[inside], minlength=len(rows)) for inside in members], axis=1
     )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
@@ -24,28 +22,6 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.rounding import judge_sums, warn_of_rounded_sums
 from evencover.sizes import at_once
 from evencover.topk import most_numbers_per_row
-
-__all__ = [
-    "NAME",
-    "counts_within",
-    "p_values",
-    "p_values_of",
-    "prediction_sets",
-    "random_bits",
-    "rank_matrix",
-    "ready_sets",
-    "row_keys",
-    "row_numbers",
-    "sample_labels",
-    "score_matrix",
-    "set_coverage",
-    "set_sizes",
-    "shortfalls",
-    "top_classes",
-    "true_label_ranks",
-    "true_label_scores",
-    "uniforms",
-]
 
 NAME = "numpy"
 
@@ -125,6 +101,24 @@ def mixed(x: Array) -> Array:
     x *= np.uint64(0x94D049BB133111EB)
     x ^= np.right_shift(x, np.uint64(31), out=shifted)
     return x
+
+
+def unmixed(x: Array) -> Array:
+    """Invert `mixed`, which permutes the numbers of 64 bits.
+
+    >>> unmixed(mixed(np.array([7, 2**64 - 1], dtype=np.uint64))).tolist() == [7, 2**64 - 1]
+    True
+    """
+    for shift, factor in _INVERSE:
+        x = x ^ (x >> shift) ^ (x >> (shift + shift))
+        x *= factor
+    return x
+
+
+_INVERSE = [
+    (np.uint64(shift), np.uint64(pow(factor, -1, 2**64)))
+    for shift, factor in ((31, 0x94D049BB133111EB), (27, 0xBF58476D1CE4E5B9), (30, 1))
+]
 
 
 def sample_labels(
@@ -261,89 +255,77 @@ def positions(p: FloatArray) -> tuple[FloatArray, IntArray]:
     return before / FIXED_POINT, rank
 
 
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
-
 # 2 MB of float64: fits the cache, and limits memory on many threads.
 SLICE_ELEMENTS = at_once(1 << 18)
-PER_ROW = {"rows", "labels"}  # arguments with one entry per row
 
 
-def in_slices(kernel: Kernel) -> Kernel:
-    """Run a kernel on slices of the rows, and concatenate its arrays."""
-    signature = inspect.signature(kernel)
+def in_slices(kernel: Callable[..., Any], rows: Any, *by_row: Any) -> Any:
+    """Call a kernel on slices of the rows, and concatenate its arrays.
 
-    @wraps(kernel)
-    def sliced(*arguments: Any, **options: Any) -> Any:
-        bound = signature.bind(*arguments, **options)
-        per_row = {name: bound.arguments[name] for name in PER_ROW & bound.arguments.keys()}
-        draws = bound.arguments.get("draws")
-        n_rows, width = len(per_row["rows"]), most_numbers_per_row(per_row["rows"])
-        step = max(1, SLICE_ELEMENTS // max(1, width))
-        parts = []
-        for start in range(0, max(1, n_rows), step):
-            bound.arguments.update({n: v[start : start + step] for n, v in per_row.items()})
-            if draws is not None:
-                bound.arguments["draws"] = draws.of_rows(start, start + step)
-            try:
-                parts.append(kernel(*bound.args, **bound.kwargs))
-            except BadRow as bad:
-                raise BadRow(start + bad.row) from None
-        if isinstance(parts[0], tuple):
-            joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
-            return Coverage(*joined) if isinstance(parts[0], Coverage) else tuple(joined)
-        return np.concatenate(parts) if len(parts) > 1 else parts[0]
-
-    return cast(Kernel, sliced)
+    Its other arguments, `by_row`, are draws, or arrays with one entry per row.
+    """
+    step, parts = max(1, SLICE_ELEMENTS // max(1, most_numbers_per_row(rows))), []
+    for start in range(0, max(1, len(rows)), step):
+        stop = start + step
+        more = [
+            each.of_rows(start, stop) if isinstance(each, Draws) else each[start:stop]
+            for each in by_row
+        ]
+        try:
+            parts.append(kernel(rows[start:stop], *more))
+        except BadRow as bad:
+            raise BadRow(start + bad.row) from None
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], tuple):
+        joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        return Coverage(*joined) if isinstance(parts[0], Coverage) else tuple(joined)
+    return np.concatenate(parts)
 
 
-@in_slices
 def true_label_scores(
     formula: Formula, rows: Array, draws: Draws, labels: IntArray, **options: Any
 ) -> FloatArray:
     """Score each row's label (n,)."""
-    p = probabilities(rows, **options)
-    own = p[np.arange(len(labels)), labels]
-    before, rank = label_position(p, labels) if formula.needs_order else (own, labels)
-    u, _ = row_numbers(rows, draws)
-    return formula.function(Position(own, before, rank, p.max(axis=1), labels, u))
+
+    def of_slice(rows: Array, draws: Draws, labels: IntArray) -> FloatArray:
+        p = probabilities(rows, **options)
+        own = p[np.arange(len(labels)), labels]
+        before, rank = label_position(p, labels) if formula.needs_order else (own, labels)
+        u, _ = row_numbers(rows, draws)
+        return formula.function(Position(own, before, rank, p.max(axis=1), labels, u))
+
+    return in_slices(of_slice, rows, draws, labels)
 
 
-@in_slices
 def true_label_ranks(rows: Array, labels: IntArray, **options: Any) -> IntArray:
     """Rank each row's label (n,), from 1."""
-    return label_position(probabilities(rows, **options), labels)[1]
+
+    def of_slice(rows: Array, labels: IntArray) -> IntArray:
+        return label_position(probabilities(rows, **options), labels)[1]
+
+    return in_slices(of_slice, rows, labels)
 
 
-@in_slices
 def score_matrix(formula: Formula, rows: Array, draws: Draws, **options: Any) -> FloatArray:
     """Score every class in every row (n, K)."""
-    p = probabilities(rows, **options)
-    before, rank = positions(p) if formula.needs_order else (p, np.empty(0, dtype=np.int64))
-    top, classes = p.max(axis=1, keepdims=True), np.arange(p.shape[1])
-    u, _ = row_numbers(rows, draws)
-    return formula.function(Position(p, before, rank, top, classes, u[:, None]))
+
+    def of_slice(rows: Array, draws: Draws) -> FloatArray:
+        p = probabilities(rows, **options)
+        before, rank = positions(p) if formula.needs_order else (p, np.empty(0, dtype=np.int64))
+        top, classes = p.max(axis=1, keepdims=True), np.arange(p.shape[1])
+        u, _ = row_numbers(rows, draws)
+        return formula.function(Position(p, before, rank, top, classes, u[:, None]))
+
+    return in_slices(of_slice, rows, draws)
 
 
-@in_slices
 def rank_matrix(rows: Array, **options: Any) -> IntArray:
     """Rank every class in every row (n, K), from 1."""
-    return positions(probabilities(rows, **options))[1]
+    return in_slices(lambda some: positions(probabilities(some, **options))[1], rows)
 
 
 def prediction_sets(
-    formula: Formula, rows: Array, draws: Draws, thresholds: Thresholds, **options: Any
-) -> tuple[IntArray, Array]:
-    """Return the boundaries of the rows' classes (n + 1,), and the classes of all sets (int32).
-
-    `is_member` defines the sets. With `keep_top`, each also contains the row's most probable
-    class. Classes are ordered by decreasing probability, ties by class index.
-    """
-    sizes, classes = _sized_sets(formula, rows, draws, thresholds, **options)
-    return np.append(0, np.cumsum(sizes)), classes
-
-
-@in_slices
-def _sized_sets(
     formula: Formula,
     rows: Array,
     draws: Draws,
@@ -352,11 +334,16 @@ def _sized_sets(
     keep_top: bool,
     **options: Any,
 ) -> tuple[IntArray, Array]:
-    """Return set sizes (n,), and the classes of all sets."""
-    mask = _sets(formula, rows, draws, thresholds, keep_top, **options)
-    places, classes = np.nonzero(mask)
-    order = np.lexsort((-rows[places, classes], places))
-    return mask.sum(axis=1), classes[order].astype(np.int32)
+    """Return the boundaries of the rows' classes (n + 1,), and the classes of all sets (int32)."""
+
+    def of_slice(rows: Array, draws: Draws) -> tuple[IntArray, Array]:
+        mask = _sets(formula, rows, draws, thresholds, keep_top, **options)
+        places, classes = np.nonzero(mask)
+        order = np.lexsort((-rows[places, classes], places))
+        return mask.sum(axis=1), classes[order].astype(np.int32)
+
+    sizes, classes = in_slices(of_slice, rows, draws)
+    return np.append(0, np.cumsum(sizes)), classes
 
 
 def _sets(
@@ -393,7 +380,6 @@ def top_classes(rows: Array) -> IntArray:
     return rows.argmax(axis=1)
 
 
-@in_slices
 def set_coverage(
     formula: Formula,
     rows: Array,
@@ -406,24 +392,27 @@ def set_coverage(
     **options: Any,
 ) -> Coverage:
     """Evaluate the sets of labeled rows; add to `appearances` (K,) how many contain each class."""
-    mask = _sets(formula, rows, draws, thresholds, keep_top, **options)
-    sizes, top, each_row = mask.sum(axis=1), top_classes(rows), np.arange(len(rows))
-    if appearances is not None:
-        appearances += mask.sum(axis=0)
-    return Coverage(sizes, mask[each_row, labels], top, (sizes == 1) & mask[each_row, top])
+
+    def of_slice(rows: Array, draws: Draws, labels: IntArray) -> Coverage:
+        mask = _sets(formula, rows, draws, thresholds, keep_top, **options)
+        sizes, top, each_row = mask.sum(axis=1), top_classes(rows), np.arange(len(rows))
+        if appearances is not None:
+            appearances[:] += mask.sum(axis=0)
+        return Coverage(sizes, mask[each_row, labels], top, (sizes == 1) & mask[each_row, top])
+
+    return in_slices(of_slice, rows, draws, labels)
 
 
-@in_slices
 def set_sizes(
-    formula: Formula,
-    rows: Array,
-    draws: Draws,
-    vectors: Sequence[Thresholds] | ThresholdTable,
-    **options: Any,
+    formula: Formula, rows: Array, draws: Draws, table: ThresholdTable, **options: Any
 ) -> IntArray:
-    """Count the sets' members under each of T vectors of thresholds (n, T), in one pass."""
-    masks = _members(formula, rows, draws, vectors, **options)
-    return np.stack([mask.sum(axis=1) for mask in masks], axis=1)
+    """Count the sets' members under each of T vectors of thresholds (n, T)."""
+
+    def of_slice(rows: Array, draws: Draws) -> IntArray:
+        masks = _members(formula, rows, draws, table, **options)
+        return np.stack([mask.sum(axis=1) for mask in masks], axis=1)
+
+    return in_slices(of_slice, rows, draws)
 
 
 def _members(
@@ -442,7 +431,6 @@ def _members(
         yield is_member(scores, each, draw, ranks)
 
 
-@in_slices
 def p_values(
     formula: Formula,
     rows: Array,
@@ -452,14 +440,15 @@ def p_values(
     group_of_class: IntArray,
     **options: Any,
 ) -> FloatArray:
-    """Compute (1 - draw + #{group scores >= s}) / (n + 1) for every class (n, K).
+    """Compute (1 - draw + #{group scores >= s}) / (n + 1) for every class (n, K)."""
 
-    The sorted scores of group g are ``group_scores[group_offsets[g]:group_offsets[g + 1]]``;
-    group -1 has none.
-    """
-    scores = score_matrix(formula, rows, draws, **options)
-    _, draw = row_numbers(rows, draws._replace(score_use=None))
-    return p_values_of(scores, group_scores, group_offsets, group_of_class, 1.0 - draw[:, None])
+    def of_slice(rows: Array, draws: Draws) -> FloatArray:
+        scores = score_matrix(formula, rows, draws, **options)
+        _, draw = row_numbers(rows, draws._replace(score_use=None))
+        groups = (group_scores, group_offsets, group_of_class)
+        return p_values_of(scores, *groups, own_share=1.0 - draw[:, None])
+
+    return in_slices(of_slice, rows, draws)
 
 
 def p_values_of(
@@ -481,27 +470,3 @@ def p_values_of(
         at_least = len(calibration) - np.searchsorted(calibration, scores[:, members], side="left")
         result[:, members] = (at_least + own_share[:, members]) / (len(calibration) + 1.0)
     return result
-
-
-def counts_within(ordered: FloatArray, classes: IntArray, values: FloatArray) -> IntArray:
-    """Count the ascending values of ``classes[i]`` (K, M) that are at most ``values[i]`` (n,)."""
-    n = ordered.shape[1]
-    low, high = np.zeros(len(values), dtype=np.int64), np.full(len(values), n)
-    while (low < high).any():
-        middle = (low + high) // 2
-        within = (low < high) & (ordered[classes, np.minimum(middle, n - 1)] <= values)
-        low, high = np.where(within, middle + 1, low), np.where(within, high, middle)
-    return low
-
-
-def shortfalls(
-    classes: IntArray, flags: Array, wanted: FloatArray, has: FloatArray
-) -> tuple[IntArray, FloatArray]:
-    """Return the number of flagged rows by class (K,), and their sum of max(wanted - has, 0).
-
-    `wanted` (n,) is a requirement per row, `has` (K,) a value per class.
-    """
-    own = classes[flags]
-    lacking = np.maximum(wanted[flags] - has[own], 0.0)
-    sums = np.bincount(own, lacking, len(has)).astype(np.float64)
-    return np.bincount(own, minlength=len(has)).astype(np.int64), sums

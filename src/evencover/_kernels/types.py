@@ -8,19 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.sizes import at_once
-
-__all__ = [
-    "NO_DRAWS",
-    "BadRow",
-    "Coverage",
-    "Draws",
-    "Formula",
-    "Position",
-    "ThresholdTable",
-    "Thresholds",
-    "is_member",
-]
 
 
 class BadRow(Exception):  # noqa: N818 - callers add the file name
@@ -68,24 +55,25 @@ class Position(NamedTuple):
     u: FloatArray  # the row's uniform
 
 
-class Formula(NamedTuple):
-    """The formula of a score.
+class Native(NamedTuple):
+    """A formula of the C++ kernels.
 
-    The C++ kernels implement three formulas. They are 1 - p; with `needs_order`, before + u p +
-    penalty max(0, rank - k_reg); with `by_rank` as well, u top for the first class and top +
-    penalty (rank - 2 + u) for others. Other formulas have no penalty and run `function` on the
-    NumPy reference.
+    It is 1 - p; with `needs_order`, before + u p + penalty max(0, rank - k_reg); with `by_rank` as
+    well, u top for the first class and top + penalty (rank - 2 + u) for others.
     """
 
-    needs_order: bool  # if False, `function` gets neither mass nor rank
-    function: Callable[[Position], Any]
-    penalty: float | None = None
+    needs_order: bool = True
+    penalty: float = 0.0
     k_reg: int = 0
     by_rank: bool = False
 
-    @property
-    def is_native(self) -> bool:
-        return self.penalty is not None
+
+class Formula(NamedTuple):
+    """The formula of a score; the NumPy reference runs `function` if it is not `native`."""
+
+    needs_order: bool  # if False, `function` gets neither mass nor rank
+    function: Callable[[Position], Any]
+    native: Native | None = None
 
 
 class Thresholds(NamedTuple):
@@ -154,119 +142,52 @@ def is_member(
     return inside
 
 
-# Three ranks per vector fit 16 bits; vectors of 1000 classes fit a cache.
-MOST_VECTORS = at_once(1 << 10, 3)
-N_TOP = 32  # number of largest thresholds kept per class
-
-
 class ThresholdTable:
-    """T vectors of thresholds (T at most `MOST_VECTORS`), prepared once for all row blocks.
+    """T vectors of thresholds, prepared once for all row blocks.
 
     Attributes
     ----------
     vectors
         The `Thresholds`; ``len`` and iteration use them.
+    plain
+        Indices of the P vectors without limits on ranks; the following describe only these.
     arrays
-        Input of the C++ kernel. Vectors with one threshold per class come first, then the
-        randomized pairs; ``vector_of`` (T,) maps to their indices. +inf, which always includes its
-        class, has rank -1 and is counted separately.
+        By class, ``upper`` (K, P), and with randomized pairs ``lower`` and ``upper_probability``,
+        else None; and the largest of each class (K,). +inf is stored as -inf, because `n_infinite`
+        counts the classes that it includes.
     """
 
     def __init__(self, vectors: Sequence[Thresholds]) -> None:
-        assert 0 < len(vectors) <= MOST_VECTORS
         self.vectors = list(vectors)
-        pairs = np.array([each.lower is not None for each in vectors])
-        vector_of = np.argsort(pairs, kind="stable")
-        plain = [self.vectors[t].upper for t in vector_of[: len(pairs) - pairs.sum()]]
-        both = [self.vectors[t] for t in vector_of[len(plain) :]]
-        n_classes = len(vectors[0].upper)
-        all_limits = [*plain, *(each.upper for each in both), *(each.lower for each in both)]
-        limits = _by_class(all_limits, n_classes)
-        chances = _by_class([each.upper_probability for each in both], n_classes)
-        finite = np.where(limits == np.inf, -np.inf, limits)
-        plain_ranks, upper_ranks, lower_ranks = (
-            np.ascontiguousarray(part)
-            for part in np.split(_ranks(finite), [len(plain), len(plain) + len(both)], axis=1)
-        )
-        self.arrays: dict[str, Any] = {
-            "vector_of": vector_of.astype(np.int32),
-            **_top(finite, chances, len(plain)),
-            "limits": np.sort(finite, axis=1),
-            "plain_ranks": plain_ranks,
-            "upper_ranks": upper_ranks,
-            "lower_ranks": lower_ranks,
-            "chances": np.sort(chances, axis=1),
-            "chance_ranks": _ranks(chances),
-            **_infinite_limits(limits, chances, len(plain)),
-        }
+        self.plain = [n for n, each in enumerate(vectors) if each.rank_limit is None]
+        chosen = [self.vectors[n] for n in self.plain]
+        if not chosen:
+            return
+        upper = np.stack([each.upper for each in chosen], axis=1)
+        pairs = [(n, each) for n, each in enumerate(chosen) if each.lower is not None]
+        lower, chances = upper.copy(), np.ones(upper.shape)
+        for n, each in pairs:
+            lower[:, n], chances[:, n] = each.lower, each.upper_probability
+        in_upper, in_lower = np.isposinf(upper), np.isposinf(lower)
+        self._n_always = (in_upper & in_lower).sum(axis=0)
+        # Of pairs, the chances of the classes that are in by one of the two thresholds only.
+        self._only_upper = {n: np.sort(chances[(in_upper > in_lower)[:, n], n]) for n, _ in pairs}
+        self._only_lower = {n: np.sort(chances[(in_upper < in_lower)[:, n], n]) for n, _ in pairs}
+        upper[in_upper], lower[in_lower] = -np.inf, -np.inf
+        largest = np.maximum(upper, lower).max(axis=1)
+        self.arrays = (upper, *((lower, chances) if pairs else (None, None)), largest)
+
+    def n_infinite(self, draw: FloatArray) -> IntArray:
+        """Count the classes that are in each row's set by a threshold of +inf (n, P)."""
+        counts = np.tile(self._n_always, (len(draw), 1))
+        for n, chances in self._only_upper.items():
+            counts[:, n] += len(chances) - np.searchsorted(chances, draw, side="right")
+        for n, chances in self._only_lower.items():
+            counts[:, n] += np.searchsorted(chances, draw, side="right")
+        return counts
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def __iter__(self) -> Iterator[Thresholds]:
         return iter(self.vectors)
-
-    @classmethod
-    def parts(cls, vectors: Sequence[Thresholds]) -> list[ThresholdTable]:
-        """Split the vectors into tables of at most `MOST_VECTORS`."""
-        starts = range(0, len(vectors), MOST_VECTORS)
-        return [cls(vectors[start : start + MOST_VECTORS]) for start in starts]
-
-
-def _by_class(vectors: Sequence[FloatArray | None], n_classes: int) -> FloatArray:
-    """Stack vectors as (K, number of vectors)."""
-    columns = [np.asarray(vector, dtype=np.float64) for vector in vectors]
-    return np.stack(columns, axis=1) if columns else np.empty((n_classes, 0))
-
-
-def _ranks(values: FloatArray) -> Array:
-    """Count the smaller values of the same row; -1 for -inf, which no score reaches."""
-    order = np.argsort(values, axis=1)
-    ordered = np.take_along_axis(values, order, axis=1)
-    place = np.broadcast_to(np.arange(values.shape[1]), values.shape).copy()
-    place[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0  # ties: the first index
-    ranks = np.empty(values.shape, dtype=np.int16)
-    np.put_along_axis(ranks, order, np.maximum.accumulate(place, axis=1).astype(np.int16), axis=1)
-    ranks[values == -np.inf] = -1
-    return ranks
-
-
-def _top(limits: FloatArray, chances: FloatArray, n_plain: int) -> dict[str, Any]:
-    """Return the largest thresholds of each class, their vectors, and their ranges of draws."""
-    n_pairs = chances.shape[1]
-    order = np.argsort(-limits, axis=1)[:, :N_TOP]
-    slot = np.concatenate([np.arange(n_plain), n_plain + np.tile(np.arange(n_pairs), 2)])
-    plain, pairs = np.full((len(limits), n_plain), np.inf), np.full(chances.shape, np.inf)
-    draw_from = np.concatenate([-plain, -pairs, chances], axis=1)
-    draw_to = np.concatenate([plain, chances, pairs], axis=1)
-    return {
-        "top_limits": np.take_along_axis(limits, order, axis=1),
-        "top_vectors": slot[order].astype(np.int16),
-        "draw_from": np.take_along_axis(draw_from, order, axis=1),
-        "draw_to": np.take_along_axis(draw_to, order, axis=1),
-    }
-
-
-def _infinite_limits(limits: FloatArray, chances: FloatArray, n_plain: int) -> dict[str, Any]:
-    """Count the classes with threshold +inf: always, or by the row's draw."""
-    n_pairs = chances.shape[1]
-    infinite = limits == np.inf
-    upper = infinite[:, n_plain : n_plain + n_pairs]
-    lower = infinite[:, n_plain + n_pairs :]
-    always = np.concatenate([infinite[:, :n_plain].sum(axis=0), (upper & lower).sum(axis=0)])
-    upper_only, upper_only_offsets = _sorted_columns(chances, upper & ~lower)
-    lower_only, lower_only_offsets = _sorted_columns(chances, lower & ~upper)
-    return {
-        "always": always.astype(np.int64),
-        "upper_only": upper_only,
-        "upper_only_offsets": upper_only_offsets,
-        "lower_only": lower_only,
-        "lower_only_offsets": lower_only_offsets,
-    }
-
-
-def _sorted_columns(values: FloatArray, chosen: Array) -> tuple[FloatArray, IntArray]:
-    """Concatenate the sorted chosen values of each column; return them and their offsets."""
-    columns = [np.sort(values[chosen[:, j], j]) for j in range(values.shape[1])]
-    offsets = np.cumsum([0, *map(len, columns)]).astype(np.int64)
-    return np.concatenate([*columns, np.empty(0)]), offsets

@@ -11,7 +11,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from evencover.data.source import RawBlock, Source
+from evencover.data.readers import RawBlock
+from evencover.data.source import Source
 from evencover.errors import printable
 
 Item = TypeVar("Item")

@@ -23,6 +23,7 @@ def evaluate(
     show_all: options.All = False,
     as_json: options.Json = False,
     csv: options.Table = None,
+    escape_formulas: options.EscapeFormulas = False,
     force: options.Force = False,
     dask: options.Dask = None,
     read: options.Input = options.READ,
@@ -43,7 +44,8 @@ def evaluate(
     if csv is not None:
         columns = measured.class_columns()
         rows = zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)
-        write_csv(csv, [dict(zip(columns, row, strict=True)) for row in rows])
+        records = [dict(zip(columns, row, strict=True)) for row in rows]
+        write_csv(csv, records, escape_formulas=escape_formulas)
     if as_json:
         options.print_json(measured.to_dict())
         return

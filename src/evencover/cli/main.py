@@ -29,7 +29,7 @@ COMMANDS = {
     **{name: name for name in ("monitor", "update", "export", "serve")},
 }
 MAX_MESSAGE = 1000  # characters; names in a file can be of any length
-MIN_WIDTH = 20  # columns; rich folds forever where no letter fits
+MIN_WIDTH, MAX_WIDTH = 20, 1000  # columns; rich folds forever where no letter fits
 
 
 def make_app() -> App:
@@ -65,7 +65,8 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     with suppress(KeyError, ValueError):
-        os.environ["COLUMNS"] = str(max(MIN_WIDTH, int(os.environ["COLUMNS"]) or 80))
+        width = max(MIN_WIDTH, int(os.environ["COLUMNS"]) or 80)
+        os.environ["COLUMNS"] = str(min(width, MAX_WIDTH))
     try:
         with _handling(signal.SIGTERM, signal.SIG_DFL, _terminate):
             _run(arguments)
@@ -99,13 +100,6 @@ def _run(arguments: list[str]) -> None:
         app = make_app()
         if {"--help", "-h"} & set(arguments):
             fill_in_choices(app)
-    with suppress(ImportError):  # only the C++ kernels can explain why the system ends the process
-        from evencover._kernels._native import say_when_a_map_is_lost
-
-        say_when_a_map_is_lost(
-            "evencover: A file was cut short while it was read; nothing was written. Run the "
-            "command again when the file is whole.\n"
-        )
     shown: set[str] = set()
 
     def show_warning(message: Any, category: Any, *details: Any) -> None:

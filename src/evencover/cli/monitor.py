@@ -68,7 +68,9 @@ def _count(monitor: CoverageMonitor, data: str, read: options.Input, period: str
         unlabeled = replace(read, labels=None).open(
             data, "counting", monitor.predictor, read_labels=False
         )
-        if unlabeled.ids is not None and _label_columns(read)[0] is not None:
+        ids, labels, time = _label_columns(read)
+        if unlabeled.ids is not None and ids is not None:
+            monitor.sent(ids, labels, time, period, read.labels_are)  # raises before rows are kept
             note(f"new rows: {monitor.observe(unlabeled, period=period):,}.")
             _label(monitor, read, period)
             return
@@ -83,15 +85,11 @@ def _count(monitor: CoverageMonitor, data: str, read: options.Input, period: str
 
 def _label(monitor: CoverageMonitor, read: options.Input, period: str | None) -> None:
     """Count labels of rows that were recorded, by id alone."""
-    from evencover.data.columns import integers_are_names
-
     ids, labels, time = _label_columns(read)
     if ids is None:
         raise InputError(f"'{read.labels}' must have a column of ids, 'id', to find rows by id.")
-    names = monitor.model.class_names
-    if integers_are_names(names):  # a number is a name, as it is in a table
-        labels = labels.astype(str)
-    _note_labels(monitor.label(ids, labels, time=time, period=period))
+    counts = monitor.label(ids, labels, time=time, period=period, labels_are=read.labels_are)
+    _note_labels(counts)
 
 
 def _note_labels(labels: LabelCounts) -> None:
@@ -99,10 +97,15 @@ def _note_labels(labels: LabelCounts) -> None:
         f"labels counted: {labels.counted:,}; corrected: {labels.corrected:,}; repeated: "
         f"{labels.repeated:,}; waiting for their row: {labels.waiting:,}."
     )
+    if labels.several:
+        note(
+            f"{labels.several:,} ids have several rows; their labels count for the last row before "
+            "the label's time."
+        )
 
 
 def _label_columns(read: options.Input) -> tuple[Any, Any, Any]:
-    from evencover.data.open import labels_of_file
+    from evencover.data.labels import labels_of_file
 
     assert read.labels is not None
     labels = labels_of_file(read.labels, read.labels_key, read.ids_key, with_times=True)
@@ -110,11 +113,12 @@ def _label_columns(read: options.Input) -> tuple[Any, Any, Any]:
 
 
 def _show(findings: dict[str, Any]) -> None:
-    for test in ("below_target", "overall", "score_shift"):
+    for test in ("below_target", "overall", "score_shift", "recent"):
         print_text(findings[test]["message"])
+    print_text(aligned(["coverage of", "examples", "coverage", "low", "high"], _recent(findings)))
     print_text(
-        f"{findings['rows']:,} labeled examples, coverage {_share(findings['coverage'])}; alarm "
-        f"level of the next class: e-value {findings['alarm_level']['class']:,g}"
+        f"{findings['rows']:,} labeled examples; alarm level of the next class: e-value "
+        f"{findings['alarm_level']['class']:,g}"
     )
     titles = ["class", "examples", "coverage", "low", "high", "e-value", "shift\ne-value", "alarm"]
     labeled = [row for row in findings["classes"] if row["rows"]]
@@ -129,6 +133,21 @@ def _show(findings: dict[str, Any]) -> None:
     if findings["unknown_labels"]:
         n_unknown = findings["unknown_labels"]
         print_text(f"Labels that are not among the classes, counted as misses: {n_unknown:,}.")
+
+
+def _recent(findings: dict[str, Any]) -> list[list[str]]:
+    """Return coverage of all labels, of the last ones and of the latest period, with limits."""
+    recent, rows = findings["recent"], list[list[str]]()
+    period = f"period {recent['latest_period']['period']}"
+    for name, part in (
+        ("all labels", recent["all"]),
+        (f"last {recent['latest_labels']['rows']:,} labels", recent["latest_labels"]),
+        (period, recent["latest_period"]),
+    ):
+        shares = map(_share, (part["coverage"], *part["interval"]))
+        if not rows or part["rows"] < recent["all"]["rows"]:
+            rows.append([name, f"{part['rows']:,}", *shares])
+    return rows
 
 
 def _share(value: float | None) -> str:

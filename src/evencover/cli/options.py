@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from inspect import BoundArguments, cleandoc
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 from cyclopts import App, Group, Parameter
 
@@ -44,6 +44,9 @@ FolderOutput = Annotated[Output, Writes(folder=True)]
 Table = Annotated[Path | None, Writes()]
 Page = Annotated[Path | None, Writes((".html", ".htm"))]
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+EscapeFormulas = Annotated[
+    Switch, Parameter(help="Put an apostrophe before text that a spreadsheet would run.")
+]
 ModelFile = Annotated[Path, Parameter(help="Model written by calibrate.")]
 TestData = Annotated[str, Parameter(help="Probabilities and labels of held-out test data.")]
 Force = Annotated[Switch, Parameter(help="Overwrite an existing file.")]
@@ -91,6 +94,12 @@ class Rows:
     "Name of the numbers, or a glob of columns, e.g. 'p_*'."
     ids_key: str | None = None
     "Name of the ids."
+    no_ids: Switch = False
+    "Ignore the ids."
+    class_names: str | None = None
+    "File of class names, one per line, or a model."
+    header: bool | None = None
+    "Whether the first line of a CSV file names the columns."
 
     def open(
         self,
@@ -105,15 +114,17 @@ class Rows:
 
         With a predictor, columns are in the order of its classes.
         """
-        model = None if predictor is None else predictor._current_fit().classes
-        how: Any = {"allow_unknown": allow_unknown, "read_labels": read_labels, "classes": model}
+        model = None if predictor is None else predictor._current_fit().expected
+        how: Any = {"allow_unknown": allow_unknown, "read_labels": read_labels, "expected": model}
         source = as_source(data, **self._arguments(), **how)
         if source.matching is not None and not source.matching.is_doubtful:  # else it was warned
             note(source.matching.sentence)
         return watch(source, what)
 
     def _arguments(self) -> dict[str, Any]:
-        return vars(self) | {"logits": True if self.logits else None}
+        stated = dict(vars(self)) | {"logits": True if self.logits else None}
+        stated["ids"] = False if stated.pop("no_ids") else None
+        return stated | {"has_header": stated.pop("header")}
 
 
 @Parameter(name="*", group=INPUT)
@@ -125,6 +136,10 @@ class Input(Rows):
     "File, folder, glob or URL of labels; joined by id."
     labels_key: str | None = None
     "Name of the labels."
+    labels_are: Literal["indices", "names"] | None = None
+    "What integer labels are: indices or names."
+    allow_sorted: Switch = False
+    "Accept rows whose numbers all decrease."
 
 
 READ, READ_ROWS = Input(), Rows()
@@ -172,7 +187,7 @@ def read_alpha(
 
     Each text of --alpha-of is CLASS=ALPHA, split at the last "=", or a file of classes and alphas.
     """
-    from evencover.data.open import class_values_from_file
+    from evencover.data.labels import class_values_from_file
 
     if not alpha_of:
         return number_if_float(alpha)
@@ -235,7 +250,7 @@ def read_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
 
     Those of `FILES_OF_CLASSES` name a file.
     """
-    from evencover.data.open import class_values_from_file
+    from evencover.data.labels import class_values_from_file
 
     settings: dict[str, Any] = {}
     for pair in pairs or ():
@@ -300,7 +315,7 @@ def fill_in_choices(app: App) -> None:
 
 def _with_choices(help_text: str) -> str:
     from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES
-    from evencover.data.open import ARRAYS, TABLES
+    from evencover.data.formats import ARRAYS, TABLES
     from evencover.predictors import DEFAULT_METHOD, PREDICTORS, method_names
     from evencover.scores import SCORES, score_names
 
@@ -346,6 +361,9 @@ def _value(text: str) -> Any:
 # ---- checks of outputs -------------------------------------------------------------------------
 
 
+NO_PATHS = ("force", "probabilities_key", "labels_key", "ids_key", "labels_are")
+
+
 def check_outputs(command: Callable[..., Any], bound: BoundArguments) -> None:
     """Raise InputError if a command would overwrite an input, or a file without --force.
 
@@ -357,7 +375,7 @@ def check_outputs(command: Callable[..., Any], bound: BoundArguments) -> None:
         marks = [mark for mark in get_args(annotation) if isinstance(mark, Writes)]
         if value is not None and marks:
             outputs.append((Path(value), marks[-1]))
-        elif name != "force":
+        elif name not in NO_PATHS:
             inputs += [text for text in _texts(value) if text]
     force = any(value for name, value, _ in _options(command, bound.arguments) if name == "force")
     for number, (path, mark) in enumerate(outputs):

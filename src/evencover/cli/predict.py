@@ -26,6 +26,7 @@ def run(
     with_probabilities: options.Switch = False,
     top: int | None = None,
     taxonomy: Path | None = None,
+    escape_formulas: options.EscapeFormulas = False,
     dask: options.Dask = None,
     force: options.Switch = False,
     read: options.Rows = options.READ_ROWS,
@@ -33,7 +34,8 @@ def run(
     """Write a prediction set for each row.
 
     The output is a file (.parquet, .jsonl or .csv) or, without an extension, a folder with
-    one Parquet file for each partition of the input. After an interruption, run the same command
+    one Parquet file for each partition of the input. For predictions of SpeciesNet, it may also be
+    the same .json with the sets added. After an interruption, run the same command
     again to complete a folder. With --top the size is still that of the whole set.
 
     Parameters
@@ -51,12 +53,14 @@ def run(
     force
         Overwrite an existing file, or a folder from another model.
     """
+    from evencover.data.tools import read_predictions
     from evencover.output.folders import predict_to_folder
-    from evencover.output.writers import Listing, check_sets_format, write_sets
+    from evencover.output.writers import Listing, check_sets_format, write_predictions, write_sets
     from evencover.taxonomy import Taxonomy
 
     is_folder = output.is_dir() or not output.suffix
-    if not is_folder:
+    document = read_predictions(data) if output.suffix.lower() == ".json" else None
+    if not is_folder and document is None:
         check_sets_format(output)
     elif not output.absolute().parent.is_dir():
         raise InputError(f"Cannot write '{output}': the folder '{output.parent}' does not exist.")
@@ -77,7 +81,12 @@ def run(
         tree = None if taxonomy is None else Taxonomy.read(taxonomy, names)
         blocks = Listing(taxonomy=tree, **listing).blocks(predictor, source, executor=workers)
         sizes: Counter[str] = Counter()
-        n_rows = write_sets(output, _count(blocks, sizes), names, ids=source.ids)
+        counted = _count(blocks, sizes)
+        if document is not None:
+            n_rows = write_predictions(output, document, counted, names or ())
+        else:
+            how = {"ids": source.ids, "escape_formulas": escape_formulas}
+            n_rows = write_sets(output, counted, names, **how)
     empty = f", {sizes['empty']} empty" if sizes["empty"] else ""
     average = sizes["members"] / max(1, n_rows)
     print(f"{output}: {n_rows} sets, {average:.2f} classes on average{empty}")

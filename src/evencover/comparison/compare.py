@@ -45,6 +45,7 @@ def compare(
     calibration_sizes: CalibrationSize | Sequence[CalibrationSize] = 0.5,
     n_splits: int = 10,
     from_logits: bool = False,
+    labels_are: str | None = None,
     random_state: int = 0,
 ) -> Comparison:
     """Compare methods and scores on repeated random splits of one labeled data set.
@@ -68,7 +69,7 @@ def compare(
         every class with two rows keeps one of them. An array has one size per class.
     n_splits
         Number of splits, at least 2.
-    from_logits, random_state
+    from_logits, labels_are, random_state
         As for predictors.
 
     >>> from evencover.data import load_languages
@@ -81,7 +82,7 @@ def compare(
     seed = check_random_state(random_state, "compare")
     predictors = make_methods(methods, alpha)
     rows = ScoredRows(
-        as_source(probabilities, labels, allow_unknown=True),
+        as_source(probabilities, labels, labels_are=labels_are, allow_unknown=True),
         _distinct([make_score(score) for score in _listed(scores, score_names)], "score"),
         from_logits=from_logits,
         random_state=seed,
@@ -219,6 +220,7 @@ def recommend(
     alpha: Any = 0.1,
     floor: Alpha | None = None,
     from_logits: bool = False,
+    labels_are: str | None = None,
 ) -> Recommendation:
     """Recommend a method for calibration data.
 
@@ -234,15 +236,15 @@ def recommend(
     alpha, floor
         Target miscoverage, one number or one per class, and guaranteed coverage of every class, as
         for predictors.
-    from_logits
-        The rows hold logits.
+    from_logits, labels_are
+        As for predictors.
 
     >>> from evencover.data import load_filetypes
     >>> data = load_filetypes()
     >>> recommend(data.probabilities, data.labels).method
     'pooled'
     """
-    source = as_source(probabilities, labels, allow_unknown=True)
+    source = as_source(probabilities, labels, labels_are=labels_are, allow_unknown=True)
     rows = ScoredRows(source, [Softmax()], from_logits=from_logits, random_state=0)
     n_rows, n_classes = len(rows.labels), rows.n_classes
     if n_rows < LEAST_ROWS:

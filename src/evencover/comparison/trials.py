@@ -362,36 +362,24 @@ class Counting:
 
 @dataclass(frozen=True, eq=False)
 class SizeCounter:
-    """Counts the set sizes of all trials of one base score.
-
-    ``columns`` is the order in which ``tables`` has the trials: those with a limit on ranks last,
-    because the kernel takes the others together.
-    """
+    """Counts the set sizes of all trials of one base score."""
 
     scoring: BoundScore
     tests: list[Array]
-    columns: IntArray
-    tables: list[ThresholdTable | list[Thresholds]]
+    table: ThresholdTable
     exact: bool
     keeps_top: list[int]
-    thresholds: list[Thresholds]
 
     @classmethod
     def of(cls, scoring: BoundScore, trials: list[Trial]) -> SizeCounter:
         """Arrange the thresholds of the trials for the kernel."""
-        is_ranked = np.array([trial.thresholds.rank_limit is not None for trial in trials])
-        columns = np.argsort(is_ranked, kind="stable")
-        ordered = [trials[column].thresholds for column in columns]
-        n_plain = int((~is_ranked).sum())
-        tables: list[ThresholdTable | list[Thresholds]] = [*ThresholdTable.parts(ordered[:n_plain])]
+        thresholds = [trial.thresholds for trial in trials]
         return cls(
             scoring,
             [trial.is_test for trial in trials],
-            columns,
-            [*tables, ordered[n_plain:]] if n_plain < len(trials) else tables,
-            any(thresholds.lower is not None for thresholds in ordered),
+            ThresholdTable(thresholds),
+            any(each.lower is not None for each in thresholds),
             [n for n, trial in enumerate(trials) if trial.predictor.fit_.keep_top],
-            [trial.thresholds for trial in trials],
         )
 
     def count(self, block: Block) -> IntArray:
@@ -399,19 +387,14 @@ class SizeCounter:
         n_rows, n_classes = block.rows.shape
         formula, options = self.scoring.score.kernel, {"logits": self.scoring.logits}
         draws = self.scoring.draws(block, exact=self.exact)
-        parts = [
-            _kernels.set_sizes(formula, block.rows, draws, table, **options)
-            for table in self.tables
-        ]
-        sizes = np.empty((n_rows, len(self.tests)), dtype=np.int64)
-        sizes[:, self.columns] = np.concatenate(parts, axis=1)
+        sizes = _kernels.set_sizes(formula, block.rows, draws, self.table, **options)
         is_test = np.stack([flags[block.start : block.start + n_rows] for flags in self.tests], 1)
         if self.keeps_top:
             top = _kernels.top_classes(block.rows)
             scores = _kernels.true_label_scores(formula, block.rows, draws, top, **options)
             draw = _kernels.row_numbers(block.rows, draws._replace(score_use=None))[1]
         for column in self.keeps_top:
-            limits = self.thresholds[column].of_classes(top)
+            limits = self.table.vectors[column].of_classes(top)
             sizes[:, column] += ~_kernels.is_member(
                 scores, limits, draw, np.ones(n_rows, dtype=np.int64)
             )
@@ -501,10 +484,8 @@ class SetShares:
         n_classes, n_rows = self.ordered.shape
         by_class = np.array(thresholds, dtype=np.float64).reshape(-1, n_classes).T
         by_class = np.minimum(by_class, LARGEST)  # unlisted classes, with score +inf, are in no set
-        # One class after the other: its scores are in the cache then.
-        classes = np.repeat(np.arange(n_classes), by_class.shape[1])
-        counts = _kernels.counts_within(self.ordered, classes, by_class.ravel())
-        return np.ascontiguousarray(counts.reshape(by_class.shape).T) / n_rows
+        within = map(partial(np.searchsorted, side="right"), self.ordered, by_class)
+        return np.stack(list(within), axis=1) / n_rows
 
     def _penalty(
         self,
@@ -521,7 +502,9 @@ class SetShares:
             included, wanted = is_inside.mean(axis=0), np.maximum(wanted, self.rank_shares)
         if is_kept is not None:
             wanted = np.where(is_kept, 0.0, wanted)
-        counts, sums = _kernels.shortfalls(self.labels, is_test, wanted, included)
+        labels = self.labels[is_test]
+        lacking = np.maximum(wanted[is_test] - included[labels], 0.0)
+        counts, sums = (np.bincount(labels, each, len(included)) for each in (None, lacking))
         tested = counts > 0
         return float((sums[tested] / counts[tested] / alphas[tested]).sum())
 
@@ -551,4 +534,8 @@ def _slices(n: int) -> list[slice]:
 
 def _share_at_most(ordered: FloatArray, labels: IntArray, values: Array) -> FloatArray:
     """For each row, the share of its class's values (K, M) that are at most its value (N,)."""
-    return _kernels.counts_within(ordered, labels, values) / ordered.shape[1]
+    counts, by_class = np.empty(len(labels)), np.argsort(labels, kind="stable")
+    classes, starts = np.unique(labels[by_class], return_index=True)
+    for label, rows in zip(classes, np.split(by_class, starts[1:]), strict=True):
+        counts[rows] = np.searchsorted(ordered[label], values[rows], side="right")
+    return counts / ordered.shape[1]

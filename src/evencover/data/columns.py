@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Array, Kind, to_numpy
-from evencover.errors import InputError, is_visible, listed, warn_caller
-from evencover.validation import align_classes, is_integer_text
+from evencover.arrays import Kind
+from evencover.classes import checked_names, count_up
+from evencover.errors import InputError, listed, warn_caller
 
 PROBABILITY_KEYS = (
     *("probs", "probabilities", "softmax", "proba", "predict_proba", "y_proba", "y_prob"),
@@ -25,12 +25,15 @@ MATRIX_KEYS = (*PROBABILITY_KEYS, *LOGIT_KEYS, PREDICTIONS_KEY)
 LABEL_KEYS = ("labels", "label", TRAINER_LABELS_KEY, "y_true", "y", "targets", "target")
 ID_KEYS = ("ids", "id")
 NAMES_KEY = "class_names"
+# Names of the classes and of their probabilities in rows that list some classes.
+INDEX_KEYS = ("indices", "index", "class_ids", "class_indices")
+CLASS_KEYS = ("labels", "label", "classes", "class", "names", "name", *INDEX_KEYS)
+SCORE_KEYS = ("scores", "score", "probabilities", "probability", "probs", "prob")
 
 SAVED_INDEX = "__index_level_0__"
-_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?|[-+]?\.[0-9]+")
 
 # Unnamed columns, and the names of an index that pandas and Arrow store in a file.
-_INDEX = re.compile(r"\s*(Unnamed: \d+(_level_\d+)?)?\s*|__index_level_\d+__|index|level_0")
+_INDEX = re.compile(r"(Unnamed: \d+(_level_\d+)?)?|__index_level_\d+__|index|level_0")
 
 # A column is never a class if its name is one of these words, or one of them together with words
 # that only describe it, such as latency_ms, image_path, top1_score or rowId. Class columns that are
@@ -55,13 +58,17 @@ class Keys:
     """User-given names of the numbers, labels and ids; None for the usual names.
 
     With one column per class, ``probabilities`` may be a glob such as ``p_*``, or ``!loss`` for all
-    columns but one. Without ``read_labels``, labels stay unread.
+    columns but one. Without ``read_labels`` or ``read_ids``, these stay unread. Columns that are
+    named as ``classes`` are classes, whatever their name.
     """
 
     probabilities: str | None = None
     labels: str | None = None
     ids: str | None = None
     read_labels: bool = True
+    read_ids: bool = True
+    classes: frozenset[str] = frozenset()
+    has_header: bool | None = None  #: whether the first line of a CSV file is one; None: decide
 
 
 USUAL = Keys()
@@ -104,71 +111,10 @@ def found_key(
     return asked or min(set(usual) & set(held), key=usual.index, default=None)
 
 
-# ---- class names ---------------------------------------------------------------------------------
-
-
-def integers_are_names(class_names: Sequence[str] | None) -> bool | None:
-    """Return whether integer labels are names of these columns, not their indices.
-
-    They are if all columns are called by integers. It is unclear, which is None, if only some are,
-    or if names such as 007 and 7.0 may have been integers.
-
-    >>> integers_are_names(["10", "20"]), integers_are_names(["ant", "1"])
-    (True, False)
-    >>> [integers_are_names(names) for names in (["ant", "7"], ["001", "002"])]
-    [None, None]
-    """
-    names = class_names or ()
-    if names and all(map(is_integer_text, names)):
-        return True
-    is_unclear = (
-        _NUMBER.fullmatch(name) and name != str(column) for column, name in enumerate(names)
-    )
-    return None if any(is_unclear) else False
-
-
-def as_class_names(names: Any, n_classes: int) -> tuple[str, ...] | None:
-    """Return one name per class from a sequence or {index: name}; None stays None."""
-    if names is None:
-        return None
-    aligned = align_classes(names, None, n_classes, "class_names")
-    return checked_names(aligned.tolist(), n_classes, "'class_names'")
-
-
-def checked_names(names: Iterable[object], n_classes: int, owner: str) -> tuple[str, ...]:
-    """Check that there is one name per class, all different, visible, and encodable in UTF-8."""
-    names = list(names)
-    if len(names) != n_classes:
-        raise InputError(f"{owner} must have one name per class. Got {len(names)} for {n_classes}.")
-    for column, name in enumerate(names):
-        is_missing = name is None or type(name).__name__ in ("NAType", "NaTType") or name != name
-        if is_missing or not is_visible(str(name)):
-            raise InputError(f"{owner} must name every class. Got {name!r} for class {column}.")
-    texts = tuple(str(name) for name in names)
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{owner} must be text. Got {error.object[error.start]!r}.") from None
-    first: dict[str, int] = {}
-    for column, name in enumerate(texts):
-        if first.setdefault(name, column) != column:
-            raise InputError(
-                f"{owner} must be unique. Got {name!r} for the classes {first[name]} and {column}; "
-                "rename one of them."
-            )
-    return texts
-
-
-def column_from_text(values: list[str]) -> Array:
-    """Convert cells to integers if all are integers in plain digits; 007 stays text."""
-    if all(map(is_integer_text, values)):
-        return np.array([int(value) for value in values], dtype=np.int64)
-    return to_numpy(values)
-
-
-def count_up(names: Iterable[str]) -> bool:
-    """Return whether the names are the default 0, 1, 2, ... of a frame."""
-    return all(name == str(column) for column, name in enumerate(names))
+def entry_keys(names: Collection[str]) -> tuple[str, str] | None:
+    """Return the names of the class and the probability of an entry, if these are among `names`."""
+    both = [next((key for key in keys if key in names), None) for keys in (CLASS_KEYS, SCORE_KEYS)]
+    return None if both[0] is None or both[1] is None else (both[0], both[1])
 
 
 # ---- the use of columns --------------------------------------------------------------------------
@@ -182,23 +128,9 @@ class ColumnUses(NamedTuple):
     guessed: tuple[str, ...] = ()  #: columns left out that might be classes
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What an input contains, as it is stored."""
-
-    rows: Any  #: a matrix, or the reader of one
-    class_names: tuple[str, ...] | None = None
-    logits: bool | None = None
-    labels: Any = None
-    labels_are_cells: bool = False  #: whether labels are cells of a file without types
-    ids: Array | None = None
-    integers_are_names: bool | None = False
-    columns: ColumnUses = field(default_factory=ColumnUses)
-
-
 _REASONS: dict[Kind, str] = {"text": "text", "flag": "true or false", "other": "no numbers"}
-_REASONS |= dict.fromkeys(("list", "integer list", "text list"), "a list")
-_CLASS_LISTS: tuple[Kind, ...] = ("integer list", "text list")
+_REASONS |= dict.fromkeys(("list", "integer list", "text list", "entries"), "a list")
+_REASONS["integer"] = "integers"
 _REMEDY = "name the columns of the classes with probabilities_key='p_*' (--probabilities-key)"
 
 
@@ -231,63 +163,108 @@ def choose(
 ) -> Layout:
     """Assign a use to each column of a table, and warn of those without; messages use `owner`.
 
-    Columns of floating-point numbers are classes, or columns of integers if all are, unless their
-    name is reserved. Integers under any other name are ambiguous and rejected. Without `named`,
+    The columns of a model's classes are classes. Otherwise, columns of floating-point numbers are,
+    unless their name is reserved; integers are only if the user names them. Without `named`,
     columns have indices only. `index` is the column known to be the index of a frame.
     """
-    names = [column.name for column in columns]
-    given_label = found_key(names, keys.labels, (), owner, "labels_key")
-    given_ids = found_key(names, keys.ids, (), owner, "ids_key")
-    label = _first_column(columns, LABEL_KEYS, _may_be_labels) if named else None
-    label = label if given_label is None else names.index(given_label)
-    ids = _first_column(columns, ID_KEYS, _may_be_ids) if named else None
-    ids = ids if given_ids is None else names.index(given_ids)
-    others = [place for place in range(len(columns)) if place not in (label, ids)]
-    list_column = _list_column(columns, others, keys, owner)
+    names, kinds = [column.name for column in columns], dict(columns)
+    if named:
+        reject_detections(names, owner)
+    model = _columns_of_model(columns, keys)
+    label, ids = choose_keys(columns, keys, owner, without=model, named=named)
+    others = [i for i in range(len(columns)) if i not in (label, ids)]
+    list_column = None if model else _list_column(columns, others, keys, owner)
     class_names, logits, guessed = None, None, tuple[str, ...]()
+    reasons: dict[str, str] = {}
     numbers: tuple[int, ...]
     if list_column is not None:
-        ranked = {Column(name, kind) for name in ("index", "label") for kind in _CLASS_LISTS}
-        if ranked & set(columns):  # timm's inference.py writes such CSV files with --topk
-            raise InputError(
-                f"{owner} must have the numbers of all classes. Got lists of the top classes next "
-                "to their numbers; write all classes (with timm: --topk 0), or a Parquet file."
-            )
         numbers, logits = (list_column,), names_logits(names[list_column], names)
         reasons = {
-            names[place]: _REASONS.get(columns[place].kind, "not the list of numbers")
-            for place in others
-            if place != list_column
+            names[i]: _REASONS.get(columns[i].kind, "not the list of numbers")
+            for i in others
+            if i != list_column
         }
     else:
-        reasons = {}
-        for place in others:
-            reason = _why_no_class(columns[place], keys, index, owner, named=named)
-            if reason is not None:
-                reasons[names[place]] = reason
-        kinds = dict(columns)
-        numbers = _class_columns(columns, [p for p in others if names[p] not in reasons], owner)
-        if keys.probabilities is None:
+        for i in others:
+            reason = _why_no_class(columns[i], keys, index, owner, named=named)
+            if reason is not None and names[i] not in model:
+                reasons[names[i]] = reason
+        numbers = tuple(i for i in others if names[i] not in reasons)
+        _reject_integers(columns, numbers, reasons, index, keys, owner)
+        if keys.probabilities is None and not model:
             known = {index} | {name for name in reasons if is_index_name(name) or is_reserved(name)}
-            number_kinds = {"float", *(columns[place].kind for place in numbers)}
             guessed = tuple(
                 name
                 for name in reasons
-                if name != index and (name not in known or kinds[name] in number_kinds)
+                if name != index and (name not in known or kinds[name] == "float")
             )
-        if named and not count_up(names[place] for place in numbers):
-            class_names = checked_names(
-                [names[place] for place in numbers], len(numbers), f"The columns of {owner}"
-            )
+        if named and not count_up(names[i] for i in numbers):
+            texts = [names[i] for i in numbers]
+            class_names = checked_names(texts, len(texts), f"The columns of {owner}")
         if reasons and len(numbers) > 1:
             texts = [f"{name!r} ({reason})" for name, reason in reasons.items()]
-            warn_caller(f"Ignored non-class columns of {owner}: {listed(texts, 5)}.")
-    some = ", ".join(names[place] for place in numbers[:4]) + (", ..." if len(numbers) > 4 else "")
+            hint = ""
+            if any(kinds[name] == "float" for name in reasons) and keys.probabilities is None:
+                hint = "; if they are classes, use probabilities_key='*' (--probabilities-key)"
+            warn_caller(f"Ignored non-class columns of {owner}: {listed(texts, 5)}{hint}.")
+    some = ", ".join(names[i] for i in numbers[:4]) + (", ..." if len(numbers) > 4 else "")
     used = {"numbers": some if len(numbers) == 1 else f"{len(numbers)} columns: {some}"}
     used |= {} if label is None else {"labels": names[label]}
     used |= {} if ids is None else {"ids": names[ids]}
     uses = ColumnUses(used, reasons, guessed)
     return Layout(numbers, list_column is not None, class_names, logits, label, ids, uses)
+
+
+# Tables with one label and one confidence per row, by the columns of their tool.
+DETECTIONS = {
+    "BirdNET": {"Scientific name", "Confidence"},
+    "QIIME 2": {"Feature ID", "Taxon", "Confidence"},
+}
+_SINTAX = re.compile(r"[a-z]:[^,]+\([0-9.]+\)(,[a-z]:[^,]+\([0-9.]+\))*")
+
+
+def reject_detections(names: Sequence[str], owner: str) -> None:
+    """Raise for tables that have the confidence of one label per row, and no distribution."""
+    tools = [tool for tool, columns in DETECTIONS.items() if columns <= set(names)]
+    tools += ["SINTAX"] * any(map(_SINTAX.fullmatch, names))
+    if tools:
+        raise InputError(
+            f"{owner} must have probabilities of several classes in each row. Got a table of "
+            f"{tools[0]}, which has one label and its confidence; cutoffs for such labels come "
+            "from reviewed predictions."
+        )
+
+
+def choose_keys(
+    columns: Sequence[Column],
+    keys: Keys,
+    owner: str,
+    *,
+    without: Collection[str] = (),
+    named: bool = True,
+) -> tuple[int | None, int | None]:
+    """Return the columns of labels and of ids, by the given or usual names."""
+    names = [column.name for column in columns]
+    given_label = found_key(names, keys.labels, (), owner, "labels_key")
+    given_ids = found_key(names, keys.ids, (), owner, "ids_key")
+    known = {*LABEL_KEYS, *ID_KEYS, keys.labels, keys.ids}
+    twice = sorted(name for name in {*names} & known if names.count(name) > 1)
+    if named and twice:
+        raise InputError(f"{owner} must have one column {twice[0]!r}. Got several; rename others.")
+    place = {c.name: i for i, c in enumerate(columns) if named and c.name not in without}
+    labels = [key for key in LABEL_KEYS if key in place and _may_be_labels(columns[place[key]])]
+    ids = [key for key in ID_KEYS if key in place]
+    label = place[labels[0]] if labels else None
+    label = label if given_label is None else names.index(given_label)
+    chosen = place[ids[0]] if ids else None
+    return label, chosen if given_ids is None else names.index(given_ids)
+
+
+def _columns_of_model(columns: Sequence[Column], keys: Keys) -> frozenset[str]:
+    """Return the names of the model's classes, if each of them is a column of numbers."""
+    numbers = {column.name for column in columns if column.kind in ("float", "integer")}
+    is_there = keys.probabilities is None and bool(keys.classes) and keys.classes <= numbers
+    return keys.classes if is_there else frozenset()
 
 
 def is_index_name(name: str) -> bool:
@@ -332,23 +309,32 @@ def _matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern)
 
 
-def _class_columns(columns: Sequence[Column], numeric: list[int], owner: str) -> tuple[int, ...]:
-    """Return the columns of the classes; reject integers among floating-point numbers."""
-    integers = [place for place in numeric if columns[place].kind == "integer"]
-    if not numeric:
+def _reject_integers(
+    columns: Sequence[Column],
+    numbers: Sequence[int],
+    reasons: Mapping[str, str],
+    index: str | None,
+    keys: Keys,
+    owner: str,
+) -> None:
+    """Raise if there are no columns of classes, or integers that may be some."""
+    integers = [
+        name
+        for name, reason in reasons.items()
+        if reason == _REASONS["integer"] and name != index and name not in keys.classes
+    ]
+    if integers:
+        raise InputError(
+            f"Columns of integers must have a stated use in {owner}, because they may be classes, "
+            f"labels or an index. Got integers in {listed(map(repr, integers), 5)}; leave them "
+            f"out, set labels_key or ids_key (--labels-key, --ids-key), or {_REMEDY}."
+        )
+    if not numbers:
         names = listed(column.name for column in columns) or "none"
         raise InputError(
             f"{owner} must have a list column of probabilities, or one column of "
             f"probabilities per class. Got the columns {names}; {_REMEDY}."
         )
-    if 0 < len(integers) < len(numeric):
-        names = listed((repr(columns[place].name) for place in integers), 5)
-        raise InputError(
-            f"Every class of {owner} must have floating-point numbers if any has. Got integers in "
-            f"{names}: an index or a label; leave it out, set labels_key or ids_key (--labels-key, "
-            f"--ids-key), or {_REMEDY}."
-        )
-    return tuple(numeric)
 
 
 def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputError:
@@ -361,34 +347,22 @@ def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputE
     )
 
 
-def _first_column(
-    columns: Sequence[Column], keys: Sequence[str], is_suitable: Callable[[Column], bool]
-) -> int | None:
-    """Return the suitable column with the first of the usual names."""
-    suitable = {column.name: place for place, column in enumerate(columns) if is_suitable(column)}
-    return next((suitable[key] for key in keys if key in suitable), None)
-
-
 def _may_be_labels(column: Column) -> bool:
-    return not column.kind.endswith("list") and column != ("y", "float")
-
-
-def _may_be_ids(column: Column) -> bool:
-    return column.kind in ("integer", "text")
+    return not column.kind.endswith(("list", "entries")) and column != ("y", "float")
 
 
 def _list_column(
     columns: Sequence[Column], others: list[int], keys: Keys, owner: str
 ) -> int | None:
     """Find the list column of the numbers, if there is one."""
-    lists = [place for place in others if columns[place].kind in ("list", "integer list")]
-    chosen = [place for place in lists if columns[place].name == keys.probabilities]
+    lists = [i for i in others if columns[i].kind in ("list", "integer list")]
+    chosen = [i for i in lists if columns[i].name == keys.probabilities]
     if keys.probabilities is None:
-        known = [place for place in lists if columns[place].name in MATRIX_KEYS]
-        floats = [place for place in lists if columns[place].kind == "list"]
+        known = [i for i in lists if columns[i].name in MATRIX_KEYS]
+        floats = [i for i in lists if columns[i].kind == "list"]
         chosen = known or floats or lists
     if len(chosen) > 1:
-        names = ", ".join(repr(columns[place].name) for place in chosen)
+        names = ", ".join(repr(columns[i].name) for i in chosen)
         raise InputError(
             f"{owner} must have one list column of probabilities. Got {names}; "
             "choose one with probabilities_key (--probabilities-key)."

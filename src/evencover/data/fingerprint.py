@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import isqrt
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +17,7 @@ from evencover._kernels.reference import mixed
 from evencover.arrays import Array, IntArray
 from evencover.rounding import precision_of
 from evencover.sizes import at_once, sampled
-from evencover.topk import TopK
+from evencover.topk import TopK, fewer, smallest_k
 
 Result = TypeVar("Result")
 
@@ -83,6 +83,7 @@ class Fingerprint(NamedTuple):
     sample: Array = np.zeros((0, 2), dtype=np.uint64)
     rows: RowSample | None = None
     limit: int = 2**64 - 1  #: the hash up to which the sample is complete
+    k: int | None = None  #: the fewest classes that a row lists; None if all rows list all
 
     @property
     def precision(self) -> float | None:
@@ -128,19 +129,21 @@ class Sampler:
         part = Fingerprint()
         if not len(rows):
             return part
+        k = smallest_k(rows)
         if start == self.first:
             row = rows[:1].to_dense()[0] if isinstance(rows, TopK) else rows[0]
             listed = np.flatnonzero(row)
             content = listed.tobytes() + row[listed].astype(np.float64).tobytes()
             part = Fingerprint(start, hashlib.blake2b(content, digest_size=8).hexdigest())
         if labels is None:
-            return part
+            return part._replace(k=k)
         size = SampleSize.of(rows.shape[1], self.n_rows)
         total, of_classes, drawn, keys = _kernels.sample_labels(
             labels, start, _sampled_classes(rows.shape[1]), self._largest(size), size.stride
         )
         return part._replace(
             total=total,
+            k=k,
             sample=_content_sample(start, rows, labels, of_classes),
             rows=_row_sample(size, rows, labels, drawn, keys),
         )
@@ -176,7 +179,7 @@ class Sampler:
         """Merge the fingerprints of all blocks and partitions so far."""
         if not self._parts:
             return Fingerprint()
-        _, _, totals, samples, rows, _ = zip(*self._parts, strict=True)
+        _, _, totals, samples, rows, _, listed = zip(*self._parts, strict=True)
         sample, random_samples = np.concatenate(samples), tuple(filter(None, rows))
         sample = sample[np.lexsort(sample.T[::-1])[:MOST_KEPT]]
         return min(self._parts, key=itemgetter(0))._replace(
@@ -184,6 +187,7 @@ class Sampler:
             sample=sample,
             rows=RowSample.join(random_samples) if random_samples else None,
             limit=int(sample[-1, 0]) if len(sample) == MOST_KEPT else 2**64 - 1,
+            k=reduce(fewer, listed),
         )
 
 

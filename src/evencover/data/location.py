@@ -42,13 +42,11 @@ class RemoteFile:
 
     def is_file(self) -> bool:
         """Return whether the file exists."""
-        system, path = self.system()
-        return bool(system.isfile(path))
+        return self._ask("isfile")
 
     def is_dir(self) -> bool:
         """Return whether it is a folder."""
-        system, path = self.system()
-        return bool(system.isdir(path))
+        return self._ask("isdir")
 
     def open(self, mode: str = "rb") -> IO[bytes]:
         """Open the file for random access."""
@@ -78,9 +76,24 @@ class RemoteFile:
         fsspec = import_extra("URLs such as s3://...", "fsspec", "remote")
         try:
             system, path = fsspec.core.url_to_fs(self.url)
-        except (ImportError, ValueError) as error:  # unknown protocol, or a missing library
-            raise InputError(f"Cannot read '{self.url}': {error}.") from None
+        except Exception as error:  # each file system has its own
+            raise _no_address(self.url, error) from None
         return system, path
+
+    def _ask(self, question: str) -> bool:
+        """Ask the file system whether the URL is a file, or a folder."""
+        system, path = self.system()
+        try:
+            return bool(getattr(system, question)(path))
+        except (NotImplementedError, TypeError, ValueError) as error:
+            raise _no_address(self.url, error) from None
+
+
+def _no_address(url: str, error: Exception) -> InputError:
+    return InputError(
+        f"Cannot read '{url}': it must be a path or a URL that fsspec opens. Got "
+        f"{one_line(error, 100)!r}."
+    )
 
 
 Location = Path | RemoteFile

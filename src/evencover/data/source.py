@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, NamedTuple, Self
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray, to_numpy
+from evencover.arrays import Array, IntArray, explained
+from evencover.classes import INDICES, MISSING, NAMES, Classes, count_up
 from evencover.data.columns import ColumnUses
-from evencover.errors import InputError, listed, warn_caller
-from evencover.ids import id_keys
+from evencover.data.readers import RawBlock, Reader, part_of
+from evencover.errors import InputError, warn_caller
+from evencover.ids import id_keys, id_values
 from evencover.rounding import warn_of_precision
-from evencover.sizes import at_once, sampled
-from evencover.topk import TopK, concatenate_rows, numbers_per_row
-from evencover.validation import label_indices, labels_are_names, score_rows, unknown_label
+from evencover.sizes import sampled
+from evencover.topk import TopK, concatenate_rows, fewer, numbers_per_row, smallest_k
+from evencover.validation import score_rows
 
-# About 16 MB of float32: smaller blocks make threads wait for each other.
-BLOCK_ELEMENTS = at_once(1 << 22)
-# About 128 MB of float32: the unit of work of one machine.
-PART_ELEMENTS = at_once(1 << 25, 700)
 # Numbers that are compared with the precision of the calibration rows.
 COMPARED_ELEMENTS = sampled(1 << 16, 600)
-
-
-def rows_per_block(n_numbers: int) -> int:
-    """Return the number of rows of a block, of `n_numbers` each."""
-    return max(1, BLOCK_ELEMENTS // max(1, n_numbers))
-
-
-def rows_per_part(n_classes: int) -> int:
-    """Return the number of rows of a partition."""
-    return max(1, PART_ELEMENTS // max(1, n_classes))
 
 
 class Block(NamedTuple):
@@ -58,7 +45,7 @@ class Block(NamedTuple):
         """Return some of the rows, with their labels and ids."""
         start = self.start + (rows.start or 0)
         return Block(
-            start, self.rows[rows], _part(self.labels, rows), _part(self.ids, rows), self.source
+            start, self.rows[rows], part_of(self.labels, rows), part_of(self.ids, rows), self.source
         )
 
     def row_name(self, row: int) -> str:
@@ -66,74 +53,6 @@ class Block(NamedTuple):
         if self.source is None:
             return f"row {self.start + row}"
         return self.source.reader.row_name(self.start - self.source.offset + row)
-
-
-def _part(column: Array | None, rows: slice) -> Any:
-    return None if column is None else column[rows]
-
-
-def _row_from(reader: Reader, start: int, row: int) -> str:
-    return reader.row_name(start + row)
-
-
-class RawBlock(NamedTuple):
-    """Rows as a reader yields them; streams also yield the labels and ids of each block."""
-
-    rows: Any
-    labels: Array | None = None
-    ids: Array | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reader(ABC):
-    """Reads the rows of one input, any number of times unless it is a stream."""
-
-    n_classes: int  #: 0 if unknown, because there are no rows
-    n_rows: int | None  #: None for a stream
-    name: str = "the input"  #: the name in messages
-    first_row: int = 0  #: index of the first row in its file; not 0 in a partition
-    has_labels: bool = False  #: whether each block comes with labels
-    has_ids: bool = False  #: whether each block comes with ids
-    is_listed: bool = False  #: whether rows list some of the classes only (`TopK`)
-
-    @abstractmethod
-    def row_blocks(self) -> Iterator[RawBlock]:
-        """Read the rows, in blocks of at most `rows_per_block`."""
-
-    def split(self) -> Sequence[Reader] | None:
-        """Split the rows into readers that can be pickled; None if workers cannot open them."""
-        return None
-
-    @property
-    def is_censored(self) -> bool:
-        """Whether rows may lack classes, so that labels can be unlisted."""
-        return self.is_listed
-
-    def without_ids(self) -> Reader:
-        """Return a reader whose blocks come without ids."""
-        return self
-
-    def cut(self, start: int, n_rows: int) -> Self:
-        """Copy this reader for `n_rows` of its rows, from `start` on."""
-        return replace(self, first_row=self.first_row + start, n_rows=n_rows)
-
-    def row_name(self, row: int) -> str:
-        """Describe a row in messages."""
-        of_file = "" if self.name == Reader.name else f" of {self.name}"
-        return f"row {self.first_row + row}{of_file}"
-
-    def identity_of_rows(self) -> tuple[Any, ...] | None:
-        """Identify the rows without reading them; None if that is impossible."""
-        return None
-
-
-def slices(rows: Any, labels: Array | None = None, ids: Array | None = None) -> Iterator[RawBlock]:
-    """Split a matrix, its labels and its ids into blocks without a copy."""
-    # A listed class is two numbers; these blocks are half as long, so threads end together.
-    step = rows_per_block(numbers_per_row(rows) * (1 + isinstance(rows, TopK)))
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
-        yield RawBlock(rows[part], _part(labels, part), _part(ids, part))
 
 
 class Matching(NamedTuple):
@@ -162,12 +81,34 @@ class Matching(NamedTuple):
         return f"Labels were matched {self.how} ({self.n_rows:,} rows){end}."
 
 
-class Classes(NamedTuple):
-    """The classes of a model."""
+class Labels(NamedTuple):
+    """Labels as they are stored, one per row; what they stand for depends on the classes."""
 
-    n_classes: int
-    names: Sequence[str] | None
-    precision: float | None = None  #: of the calibration rows, if known; see `rounding`
+    values: Array  #: (N,) names or indices
+    row_name: Callable[[int], str] | None = None  #: describes a label in messages
+    matching: Matching | None = None  #: how separate labels were matched; None for stored ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What an input contains, as it is stored."""
+
+    reader: Reader
+    class_names: tuple[str, ...] | None = None  #: of the reader's classes
+    is_open: bool = False  #: whether there may be other classes than those that rows list
+    integers_may_be_names: bool = False  #: whether rows list labels that are integers
+    logits: bool | None = None  #: whether the rows are logits; None if the input does not state it
+    labels: Labels | None = None
+    ids: Any = None  #: (N,) as they are stored
+    columns: ColumnUses = field(default_factory=ColumnUses)  #: the use of each column or array
+
+
+class Expected(NamedTuple):
+    """What a model expects of rows, because its calibration rows were like that."""
+
+    classes: Classes
+    precision: float | None = None  #: if known; see `rounding`
+    k: int | None = None  #: the fewest classes that a row listed; None if rows listed all
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -177,24 +118,98 @@ class Source:
     Methods return changed copies.
     """
 
+    contents: Contents
     reader: Reader
-    n_classes: int
-    class_names: tuple[str, ...] | None = None  #: one name per class, or None
-    logits: bool | None = None  #: whether the rows are logits; None if the input does not state it
+    classes: Classes
+    class_of_column: IntArray | None = None  #: class of each of the reader's; None if the same
     labels: Array | None = None  #: (N,) class indices, n_classes for unknown names; not of streams
-    labels_are_names: bool = False  #: whether the labels were class names, not class indices
-    matching: Matching | None = None  #: how separate labels were matched; None for stored ones
+    labels_are: str | None = None  #: "indices" or "names", if the user states it
     ids: Array | None = None  #: (N,) the user's ids as they are written with sets
     keys: Array | None = None  #: (N,) the ids as 64-bit keys
-    columns: ColumnUses = field(default_factory=ColumnUses)  #: the use of each column or array
-    column_order: IntArray | None = None  #: (K,) columns of the reader in the order of the classes
-    new_classes: IntArray | None = None  #: of top-k rows, the index of each class of the reader
-    integers_are_names: bool | None = False  #: whether integer labels are names; None: unclear
+    logits: bool | None = None  #: whether the rows are logits; None if unknown
     allow_unknown: bool = False  #: whether labels may be unknown names
+    allow_sorted: bool = False  #: whether the numbers of all rows may decrease
     first_unknown: tuple[str, str] | None = None  #: the first label of no class, and its row
     offset: int = 0  #: index of the first row in the whole input
-    precision: float | None = None  #: that the rows must have, if known
+    expected: Expected | None = None  #: what the model expects of the rows
     watch: Callable[[Iterator[RawBlock]], Iterator[RawBlock]] | None = None  #: wraps the reading
+
+    @classmethod
+    def of(
+        cls,
+        contents: Contents,
+        expected: Expected | None = None,
+        *,
+        class_names: Sequence[str] | None = None,
+        labels_are: str | None = None,
+        allow_unknown: bool = False,
+        allow_sorted: bool = False,
+        logits: bool | None = None,
+    ) -> Source:
+        """Decide what classes, labels and ids of an input stand for.
+
+        The classes are those of a model, if one is `expected`. `class_names` are the names of the
+        input's classes by index.
+        """
+        reader = contents.reader
+        named = None if class_names is None else Classes(len(class_names), tuple(class_names))
+        is_index = named is not None and set(named.index) <= set(map(str, range(named.n)))
+        if named is not None and not is_index and expected and expected.classes.names is None:
+            if named.n != expected.classes.n:
+                raise InputError(
+                    f"'class_names' must name the {expected.classes.n} classes of the calibration "
+                    f"data. Got {named.n}."
+                )
+            expected = expected._replace(classes=named)
+        source = cls(
+            contents=contents,
+            reader=reader,
+            classes=Classes(reader.n_classes, contents.class_names),
+            labels_are=labels_are,
+            logits=contents.logits if logits is None else logits,
+            allow_unknown=allow_unknown,
+            allow_sorted=allow_sorted,
+            expected=expected,
+        )
+        if named is not None:
+            if reader.n_classes not in (0, named.n) and not reader.is_listed:
+                raise InputError(
+                    f"'class_names' must have one name per class. Got {named.n} for "
+                    f"{reader.n_classes}."
+                )
+            source = source._among(named)
+        elif expected is None and contents.is_open:
+            source = source._with_classes_of_labels()
+        if expected is not None:
+            source = source._among(expected.classes)
+        if contents.ids is not None:
+            source = source._with_ids(contents.ids)
+        return source if contents.labels is None else source._with_labels(contents.labels)
+
+    def expecting(self, expected: Expected | None, **stated: Any) -> Source:
+        """Return these rows for a model; `stated` are arguments of `of`."""
+        expected = expected or self.expected
+        if expected == self.expected and all(getattr(self, n) == v for n, v in stated.items()):
+            return self
+        kept = ("labels_are", "allow_unknown", "allow_sorted")
+        how: dict[str, Any] = {name: getattr(self, name) for name in kept}
+        if self.contents.class_names != self.class_names:  # the user has named the classes
+            how["class_names"] = self.class_names
+        changed = Source.of(self.contents, expected, logits=self.logits, **(how | stated))
+        changed = replace(changed, offset=self.offset, watch=self.watch)
+        return changed if self.has_ids else changed.without_ids()
+
+    # ---- what the input is -----------------------------------------------------------------------
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return self.classes.n
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """One name per class, or None."""
+        return self.classes.names
 
     @property
     def n_rows(self) -> int | None:
@@ -205,6 +220,16 @@ class Source:
     def name(self) -> str:
         """The name in messages."""
         return self.reader.name
+
+    @property
+    def columns(self) -> ColumnUses:
+        """The use of each column or array."""
+        return self.contents.columns
+
+    @property
+    def matching(self) -> Matching | None:
+        """How separate labels were matched; None for stored ones."""
+        return None if self.contents.labels is None else self.contents.labels.matching
 
     @property
     def has_labels(self) -> bool:
@@ -223,49 +248,111 @@ class Source:
             return f"labels come with the rows of {self.name}"
         return f"labels were matched {self.matching.how}"
 
-    # ---- labels, ids and classes -----------------------------------------------------------------
+    # ---- classes, labels and ids -----------------------------------------------------------------
 
-    def with_ids(self, ids: Any) -> Source:
+    def _among(self, classes: Classes) -> Source:
+        """Match the classes of this input to others: by name, or by index if it has no names."""
+        own, is_listed = self.classes, self.reader.is_listed
+        if own.names is not None and not (classes.names is None and count_up(own.names)):
+            new = classes.match(own.names, self.name, all_of_them=not is_listed)
+            names = classes.names
+        else:
+            self._reject_integers_that_may_be_names(classes)
+            if own.n != classes.n and (own.n > classes.n if self.contents.is_open else own.n):
+                raise InputError(
+                    f"The input must have the {classes.n} classes of the calibration data. "
+                    f"Got {own.n} classes in {self.name}."
+                )
+            new, names = np.arange(own.n), classes.names or own.names
+        if self.class_of_column is not None:
+            new = new[self.class_of_column]
+        is_same = np.array_equal(new, np.arange(classes.n))
+        if not is_same and not is_listed and len(new):
+            separate = self.matching is not None
+            counting = "; labels that are numbers count in that order" if separate else ""
+            warn_caller(
+                f"The columns of {self.name} were put into the order of the calibration "
+                f"data{counting}."
+            )
+        place = None if is_same else new
+        return replace(self, classes=Classes(classes.n, names), class_of_column=place)
+
+    def _reject_integers_that_may_be_names(self, classes: Classes) -> None:
+        is_unclear = self.contents.integers_may_be_names and classes.number_name is not None
+        if is_unclear and self.labels_are != INDICES:
+            raise InputError(
+                f"The integers that {self.name} lists may be indices or names, because the class "
+                f"{classes.number_name!r} has a number as its name. Write names as text; if they "
+                "are indices, state labels_are='indices' (--labels-are indices)."
+            )
+
+    def _with_classes_of_labels(self) -> Source:
+        """Add the classes of labels that no row lists."""
+        stored = self.contents.labels
+        if stored is None:
+            return self
+        labels, own = stored.values, self.classes
+        if own.names is None:
+            n_classes = int(labels.max(initial=-1)) + 1 if labels.dtype.kind in "iu" else 0
+            n_classes = explained(n_classes, labels.nbytes, f"the labels of {self.name}")
+            return replace(self, classes=Classes(max(own.n, n_classes)))._renumbered_to_own()
+        if labels.dtype.kind in "iu" and self.labels_are != NAMES:
+            raise InputError(
+                f"The labels of {self.name} must be class names, as its rows list classes by name. "
+                "Got numbers; name the classes with class_names= (--class-names) in the order that "
+                "the numbers count, or state labels_are='names' (--labels-are names)."
+            )
+        texts = {str(text) for text in labels.ravel().tolist()}
+        names = (*own.names, *sorted(texts - {*own.names, *MISSING}))
+        return replace(self, classes=Classes(len(names), names))._renumbered_to_own()
+
+    def _renumbered_to_own(self) -> Source:
+        """Return top-k rows whose classes are the first of these classes."""
+        is_more = self.classes.n > self.reader.n_classes
+        new = np.arange(self.reader.n_classes) if is_more else None
+        return replace(self, class_of_column=new)
+
+    def _with_ids(self, ids: Any) -> Source:
         """Use these ids, one per row."""
-        values = to_numpy(ids, "'ids'")
-        keys = id_keys(values, values.size if self.n_rows is None else self.n_rows)
+        values = id_values(ids, self.reader.row_name)
+        n_rows = values.size if self.n_rows is None else self.n_rows
+        keys = id_keys(values, n_rows, self.reader.row_name)
         return replace(self, ids=values, keys=keys, reader=self.reader.without_ids())
 
     def without_ids(self) -> Source:
         """Ignore the ids."""
         return replace(self, ids=None, keys=None, reader=self.reader.without_ids())
 
-    def with_labels(
-        self,
-        values: Any,
-        *,
-        row_name: Callable[[int], str] | None = None,
-        matching: Matching | None = None,
-    ) -> Source:
-        """Use these labels, one per row: class indices or class names.
-
-        Messages use `row_name` to describe a row. `matching` states how the labels were matched, if
-        they were not stored with the rows.
-        """
-        row_name = row_name or self.reader.row_name
-        changed = replace(self, matching=matching)
-        labels, are_names = changed._class_indices(values, self.n_rows, row_name)
+    def _with_labels(self, stored: Labels) -> Source:
+        """Resolve the labels of all rows."""
+        row_name = stored.row_name or self.reader.row_name
+        labels = self._class_indices(stored.values, self.n_rows, row_name)
         unknown = None
         if self.allow_unknown and (labels == self.n_classes).any():
             row = int((labels == self.n_classes).argmax())
-            unknown = str(to_numpy(values).ravel()[row]), row_name(row)
+            unknown = str(stored.values.ravel()[row]), row_name(row)
         # Partitions carry their labels, so use the smallest type.
         labels = labels.astype(np.min_scalar_type(self.n_classes))
         labels.setflags(write=False)
-        return replace(changed, labels=labels, labels_are_names=are_names, first_unknown=unknown)
+        return replace(self, labels=labels, first_unknown=unknown)
 
     def _class_indices(
-        self, values: Any, n_rows: int | None, row_name: Callable[[int], str]
-    ) -> tuple[IntArray, bool]:
-        """Convert labels to class indices; return whether they were class names."""
-        names, integers_are_names = self.class_names, bool(self.integers_are_names)
-        are_names = labels_are_names(values, names, integers_are_names)
-        if not are_names and self.columns.guessed:
+        self, values: Array, n_rows: int | None, row_name: Callable[[int], str]
+    ) -> IntArray:
+        """Convert labels to class indices."""
+        owner = f"'labels' of {self.name}"
+        is_reordered = self.class_of_column is not None and not self.reader.is_listed
+        if (
+            is_reordered
+            and self.matching is None
+            and not self.classes.are_names(values, owner, self.labels_are)
+        ):
+            raise InputError(
+                f"The labels with {self.name} must be class names, because its columns are in "
+                "another order than the calibration data's. Got numbers; use names, or pass the "
+                "numbers separately (labels=, --labels), in the calibration data's order."
+            )
+        if self.columns.guessed and not self.classes.are_names(values, owner, self.labels_are):
             column = self.columns.guessed[0]
             raise InputError(
                 f"With labels that are numbers, every column of {self.name} must be certain. Got "
@@ -273,113 +360,24 @@ class Source:
                 f"columns of the classes with probabilities_key (--probabilities-key): a glob such "
                 f"as 'p_*', or '!{column}' for all others."
             )
-        if not are_names and self.integers_are_names is None:
-            raise InputError(
-                f"The labels of {self.name} must be class names, because some of its columns are "
-                "called by numbers. Got numbers, which may be class indices or these names."
-            )
-        if not are_names and self.column_order is not None and self.matching is None:
-            raise self._in_another_order()
-        labels = label_indices(
+        labels = self.classes.label_indices(
             values,
-            names,
-            self.n_classes,
             n_rows,
-            f"'labels' of {self.reader.name}",
+            owner,
             row_name,
-            numbers_are_names=integers_are_names,
+            labels_are=self.labels_are,
             allow_unknown=self.allow_unknown,
         )
-        if are_names and self.columns.left_out and (labels == self.n_classes).any():
-            texts = to_numpy(values).ravel()[labels == self.n_classes]
-            lost = sorted({str(text) for text in texts.tolist()} & set(self.columns.left_out))
+        if self.columns.left_out and (labels == self.n_classes).any():
+            texts = map(str, values.ravel()[labels == self.n_classes].tolist())
+            lost = sorted(set(texts) & set(self.columns.left_out))
             if lost:
                 raise InputError(
-                    f"The column {lost[0]!r} of {self.name} must contain numbers, because it is a "
-                    f"label. It was left out ({self.columns.left_out[lost[0]]})."
+                    f"The column {lost[0]!r} of {self.name} must contain probabilities, because it "
+                    f"is a label. It was left out ({self.columns.left_out[lost[0]]}); name the "
+                    "columns of the classes with probabilities_key='*' (--probabilities-key)."
                 )
-        return labels, are_names
-
-    def _in_another_order(self) -> InputError:
-        return InputError(
-            f"The labels with {self.name} must be class names, because its columns are in another "
-            "order than the calibration data's. Got numbers; use names, or pass the numbers "
-            "separately (labels=, --labels), in the calibration data's order."
-        )
-
-    def aligned(self, classes: Classes) -> Source:
-        """Put columns with names into the order of a model's classes.
-
-        Labels by name follow their class. Integer labels that were given separately refer to the
-        model's classes; those stored with reordered columns are ambiguous.
-        """
-        source, names = self, classes.names
-        if self.class_names is not None:
-            numbers = [str(number) for number in range(classes.n_classes)]
-            is_some = self.reader.is_listed and set(self.class_names) <= set(numbers)
-            if names is None and (is_some or set(self.class_names) == set(numbers)):
-                names = numbers
-            if names is not None and list(names) != list(self.class_names):
-                source = self._reordered(names)
-        if source.reader.is_listed and source.class_names is None:
-            source = source.with_more_classes(classes.n_classes)
-        if source.n_classes not in (0, classes.n_classes):
-            raise InputError(
-                f"The input must have the {classes.n_classes} classes of the calibration data. "
-                f"Got {source.n_classes} classes in {self.name}."
-            )
-        names = source.class_names if classes.names is None else tuple(classes.names)
-        return replace(
-            source,
-            n_classes=classes.n_classes,
-            class_names=names,
-            precision=classes.precision,
-        )
-
-    def _reordered(self, names: Sequence[str]) -> Source:
-        assert self.class_names is not None
-        position = {name: column for column, name in enumerate(self.class_names)}
-        unknown = [name for name in self.class_names if name not in set(names)]
-        missing = [name for name in names if name not in position and not self.reader.is_listed]
-        if missing or unknown:
-            problems = [f"no {listed(map(repr, missing), 3)}"] * bool(missing)
-            problems += [f"the unknown {listed(map(repr, unknown), 3)}"] * bool(unknown)
-            raise InputError(
-                f"The classes of {self.name} must be the {len(names)} of the calibration data, by "
-                f"name. Got {' and '.join(problems)}; rename the columns, or pass the numbers "
-                "without names if their order is the same."
-            )
-        if self.reader.is_listed:  # a model may have classes that no row lists
-            index = {name: place for place, name in enumerate(names)}
-            new = np.array([index[name] for name in self.class_names], dtype=np.int64)
-            changed = replace(self, new_classes=new, n_classes=len(names))
-        else:
-            order = np.array([position[name] for name in names])
-            new = np.argsort(order)
-            columns = order if self.column_order is None else self.column_order[order]
-            changed = replace(self, column_order=columns)
-        changed = replace(changed, class_names=tuple(names))
-        separate = self.matching is not None
-        if (np.diff(new) < 0).any():
-            counting = "; labels that are numbers count in that order" if separate else ""
-            warn_caller(
-                f"The columns of {self.name} were put into the order of the calibration "
-                f"data{counting}."
-            )
-        if self.labels is None or (separate and not self.labels_are_names):
-            return changed
-        if not self.labels_are_names and changed.column_order is not None:
-            raise self._in_another_order()
-        labels = np.append(new, changed.n_classes)[self.labels]  # unknown ones stay unknown
-        return replace(changed, labels=labels.astype(np.min_scalar_type(changed.n_classes)))
-
-    def with_more_classes(self, n_classes: int, names: Sequence[str] | None = None) -> Source:
-        """Add classes that no row lists after those that some rows list."""
-        if n_classes <= self.n_classes:
-            return self
-        new = np.arange(self.n_classes) if self.new_classes is None else self.new_classes
-        names = None if names is None else tuple(names)
-        return replace(self, new_classes=new, n_classes=n_classes, class_names=names)
+        return labels
 
     def no_known_label(self) -> InputError:
         """Build the error for rows none of whose labels is among the classes."""
@@ -388,51 +386,58 @@ class Source:
                 f"Labels must be among the {self.n_classes} classes. Got none that is in "
                 f"{self.name}."
             )
-        return unknown_label(*self.first_unknown, self.class_names)
+        return self.classes.unknown_label(*self.first_unknown)
 
     # ---- reading ---------------------------------------------------------------------------------
 
+    @cached_property
+    def _column_of_class(self) -> IntArray | None:
+        """The reader's column of each class (K,); None if they are the same."""
+        return None if self.class_of_column is None else np.argsort(self.class_of_column)
+
+    def _rows(self, raw: Any, start: int) -> Any:
+        """Return checked rows of all classes, in their order."""
+        rows = score_rows(raw)
+        if rows.shape[1] != self.reader.n_classes:
+            raise InputError(
+                f"All rows of {self.name} must have {self.reader.n_classes} classes. "
+                f"Got {rows.shape[1]} from {self.reader.row_name(start)} on."
+            )
+        if self.class_of_column is None:
+            return rows
+        if isinstance(rows, TopK):
+            return rows.renumbered(self.class_of_column, self.n_classes)
+        return rows[:, self._column_of_class]
+
     def blocks(self) -> Iterator[Block]:
         """Read checked blocks; an input without rows is one empty block."""
-        start, raw_blocks, first_rows = 0, self.reader.row_blocks(), list[Any]()
-        is_compared = self.precision is None or self.offset > 0
+        start, raw_blocks = 0, self.reader.row_blocks()
+        compared = Comparison(self.expected if self.offset == 0 else None)
         for raw in raw_blocks if self.watch is None else self.watch(raw_blocks):
-            rows = score_rows(raw.rows)
-            if self.new_classes is not None:
-                rows = rows.renumbered(self.new_classes, self.n_classes)
-            if rows.shape[1] != self.n_classes:
-                raise InputError(
-                    f"All rows of {self.name} must have {self.n_classes} classes. "
-                    f"Got {rows.shape[1]} from {self.reader.row_name(start)} on."
-                )
-            if self.column_order is not None:
-                rows = rows[:, self.column_order]
+            rows = self._rows(raw.rows, start)
             part = slice(start, start + len(rows))
             labels, ids = self.labels, self.keys
             if self.reader.n_rows is None:
                 self._require_one_per_row(part.stop)
             elif part.stop > self.reader.n_rows:
                 raise self._changed(part.stop)
+
+            def row_name(row: int, first: int = start) -> str:
+                return self.reader.row_name(first + row)
+
             if labels is not None:
                 labels = labels[part].astype(np.int64)
             elif self.reader.has_labels:
-                row_name = partial(_row_from, self.reader, start)
-                labels, _ = self._class_indices(raw.labels, len(rows), row_name)
+                assert raw.labels is not None
+                labels = self._class_indices(raw.labels, len(rows), row_name)
             if ids is not None:
                 ids = ids[part]
             elif self.reader.has_ids:
-                ids = id_keys(raw.ids, len(rows))
+                ids = id_keys(raw.ids, len(rows), row_name)
             yield Block(self.offset + start, rows, labels, ids, self)
             start = part.stop
-            if is_compared:
-                continue
-            # Few rows of a large block suffice, and small blocks are too few alone.
-            first_rows.append(rows[: COMPARED_ELEMENTS // max(1, numbers_per_row(rows)) + 1])
-            if sum(rows.size for rows in first_rows) >= COMPARED_ELEMENTS:
-                warn_of_precision(concatenate_rows(first_rows), self.precision)
-                is_compared = True
-        if first_rows and not is_compared:
-            warn_of_precision(concatenate_rows(first_rows), self.precision)
+            compared.add(rows)
+        compared.warn()
         if start == 0:
             labels = np.zeros(0, dtype=np.int64) if self.has_labels else None
             no_rows = np.zeros((0, self.n_classes), dtype=np.float32)
@@ -476,16 +481,62 @@ class Source:
         """Return a source for rows of a block that `reader` holds."""
         first = block.start - self.offset
         part = self._part(reader, slice(first, first + len(block.rows)))
-        changed: Any = {"column_order": None, "new_classes": None}
-        return replace(part, labels=block.labels, keys=block.ids, **changed)
+        return replace(part, labels=block.labels, keys=block.ids, class_of_column=None)
 
     def _part(self, reader: Reader, rows: slice) -> Source:
         return replace(
             self,
+            contents=replace(self.contents, reader=reader, labels=None, ids=None),
             reader=reader,
-            labels=_part(self.labels, rows),
-            ids=_part(self.ids, rows),
-            keys=_part(self.keys, rows),
+            labels=part_of(self.labels, rows),
+            ids=part_of(self.ids, rows),
+            keys=part_of(self.keys, rows),
             offset=self.offset + rows.start,
             watch=None,
         )
+
+
+class Comparison:
+    """Compare the first rows with what a model expects, and warn once."""
+
+    def __init__(self, expected: Expected | None) -> None:
+        self.expected, self.is_compared = expected, False
+        self.rows: list[Any] = []
+        self.k: int | None = None
+
+    def add(self, rows: Any) -> None:
+        """Add the rows of a block."""
+        if self.expected is None:
+            return
+        self.k = fewer(self.k, smallest_k(rows))
+        if self.is_compared or self.expected.precision is None:
+            return
+        # Few rows of a large block suffice, and small blocks are too few alone.
+        self.rows.append(rows[: COMPARED_ELEMENTS // max(1, numbers_per_row(rows)) + 1])
+        if sum(rows.size for rows in self.rows) >= COMPARED_ELEMENTS:
+            self._compare()
+
+    def warn(self) -> None:
+        """Warn of rows that list fewer classes, and of another precision if that is not done."""
+        if self.expected is None:
+            return
+        if self.rows and not self.is_compared:
+            self._compare()
+        warn_of_fewer_classes(self.k, self.expected.k, self.expected.classes.n)
+
+    def _compare(self) -> None:
+        assert self.expected is not None
+        warn_of_precision(concatenate_rows(self.rows), self.expected.precision)
+        self.is_compared = True
+
+
+def warn_of_fewer_classes(k: int | None, calibration: int | None, n_classes: int) -> None:
+    """Warn of rows that list fewer classes than the calibration rows did; None stands for all."""
+    if k is None or (calibration is not None and k >= calibration):
+        return
+    warn_caller(
+        "Rows should list at least as many classes as the calibration rows, because a label that "
+        f"is not listed is in no set. Got rows with {k}, and "
+        f"{f'all {n_classes}' if calibration is None else calibration} in calibration, so coverage "
+        "is lower."
+    )

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.classes import Classes
 from evencover.errors import InputError
 from evencover.evaluation.metrics import Confusions, CoverageMetrics, Tally, shown_in
 from evencover.evaluation.statistics import clopper_pearson, likely_below
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
-from evencover.validation import label_indices, unknown_label, whole_number
+from evencover.validation import whole_number
 
 
 class ClassView(NamedTuple):
@@ -54,6 +55,7 @@ def evaluate(
     alpha: Any = 0.1,
     *,
     class_names: Sequence[str] | None = None,
+    labels_are: str | None = None,
 ) -> CoverageReport:
     """Measure coverage and size of prediction sets on held-out rows.
 
@@ -67,6 +69,8 @@ def evaluate(
         The level the sets were made for.
     class_names
         One per class; by default those of the sets.
+    labels_are
+        "indices" or "names": what integers are, if a class has a number as its name.
 
     >>> sets = PredictionSets.from_mask([[True, False], [True, True], [True, False]])
     >>> report = evaluate(sets, [0, 0, 1], alpha=0.1)
@@ -81,9 +85,10 @@ def evaluate(
     if len(sets) == 0:
         raise InputError("There must be at least one row to evaluate. Got none.")
     names = sets.class_names if class_names is None else class_names
-    indices = label_indices(labels, names, sets.n_classes, len(sets), allow_unknown=True)
+    classes = Classes(sets.n_classes, None if names is None else tuple(names))
+    indices = classes.label_indices(labels, len(sets), labels_are=labels_are, allow_unknown=True)
     if names is not None and indices.min() == sets.n_classes:
-        raise unknown_label(str(to_numpy(labels).ravel()[0]), "row 0", names)
+        raise classes.unknown_label(to_numpy(labels).ravel()[0], "row 0")
     return CoverageReport.from_tally(Tally.of(sets, indices), alpha, class_names=names)
 
 

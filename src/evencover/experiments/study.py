@@ -73,7 +73,7 @@ class DataSet(NamedTuple):
 
 def make_dataset(entry: Any, scale: float, folder: Path) -> DataSet:
     """Make a data set from an entry of a grid; paths are relative to `folder`."""
-    from evencover.data.simulated import SIMULATED, load_simulated
+    from evencover.experiments.simulated import SIMULATED, load_simulated
 
     if isinstance(entry, tuple | list) and len(entry) == 3 and isinstance(entry[0], str):
         return DataSet(entry[0], partial(as_source, *entry[1:]))

@@ -15,8 +15,9 @@ from typing import Any, Literal, NamedTuple
 
 from evencover.arrays import import_pyarrow
 from evencover.data.columns import ID_KEYS, LABEL_KEYS, found_key
-from evencover.data.formats.tables import csv_batches, csv_names, json_objects
+from evencover.data.csv import csv_batches, csv_header
 from evencover.data.location import reading
+from evencover.data.records import flat_records, json_lines
 from evencover.errors import InputError, import_extra, listed, one_line
 
 Kind = Literal["images", "texts"]
@@ -154,21 +155,24 @@ class Table(NamedTuple):
 
 
 def _open_csv(path: Path) -> Table:
-    columns, _ = csv_names(path, None)
+    columns, _ = csv_header(path, None)
 
     def cells(wanted: Sequence[str]) -> Cells:
         positions = [columns.index(name) for name in wanted]
-        for batch in csv_batches(path, len(columns), True):
-            yield from zip(*(batch[position].to_pylist() for position in positions), strict=True)
+        for batch in csv_batches(path, columns, True, include=positions):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     return Table(columns, cells)
 
 
 def _open_jsonl(path: Path) -> Table:
-    def cells(wanted: Sequence[str]) -> Cells:
-        return ([record.get(name) for name in wanted] for record in json_objects(path))
+    def records() -> Iterator[dict[str, Any]]:
+        return flat_records(json_lines(path), f"'{path}'")
 
-    return Table(list(next(json_objects(path), {})), cells)
+    def cells(wanted: Sequence[str]) -> Cells:
+        return ([record.get(name) for name in wanted] for record in records())
+
+    return Table(list(next(records(), {})), cells)
 
 
 def _open_parquet(path: Path) -> Table:

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, import_pyarrow, to_numpy
-from evencover.data.columns import NAMES_KEY, checked_names
+from evencover.classes import Classes, checked_names, integers_if_all, is_integer_text
+from evencover.data.columns import NAMES_KEY
 from evencover.data.location import reading
 from evencover.errors import InputError, import_extra, listed, one_line
 from evencover.inference.inputs import (
@@ -34,7 +35,7 @@ from evencover.output.atomic import atomic_path, write_csv
 from evencover.output.folders import ResumableFolder
 from evencover.sizes import at_once
 from evencover.threads import map_on_threads
-from evencover.validation import are_probabilities, is_integer_text, label_indices, whole_number
+from evencover.validation import are_probabilities, whole_number
 
 MAX_TOKENS = 512  # if the model states no limit
 # An interruption loses at most one partition, which is in memory: 16 MB of float32 for K = 1000.
@@ -281,20 +282,20 @@ def match_classes(
 ) -> tuple[Sequence[str] | None, dict[str | None, int]]:
     """Return the names of the outputs, and the output index of each label.
 
-    Labels are names; if all are numbers and not all are names, they are output indices.
+    Labels are names; if all are integers, they are output indices, unless some output has a number
+    as its name.
     """
     owner = f"The model {model.name}" if class_names is None else "class_names (--class-names)"
     stated = model.class_names if class_names is None else class_names
     names = None if stated is None else checked_names(stated, n_classes, owner)
-    labels = sorted(inputs.labels)
-    are_indices = all(map(is_integer_text, labels)) and not set(labels) <= set(names or ())
-    if labels and names is None and not are_indices:
+    labels, classes = sorted(inputs.labels), Classes(n_classes, names)
+    if names is None and not all(map(is_integer_text, labels)):
         raise InputError(
             f"The model {model.name} must name its {n_classes} classes, as {inputs.name} does "
             f"({listed(labels, 5)}); list them in the order of its outputs with --class-names."
         )
-    values = np.array(labels, np.int64 if are_indices or not labels else object)
-    indices = label_indices(values, names, n_classes, row_name=lambda _: inputs.name)
+    values = np.array(labels, dtype=object) if classes.number_name else integers_if_all(labels)
+    indices = classes.label_indices(values, row_name=lambda _: inputs.name)
     return names, dict(zip(labels, indices.tolist(), strict=True))
 
 

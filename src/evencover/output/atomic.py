@@ -195,12 +195,21 @@ def only_writer(path: Path) -> Iterator[None]:
             lock.unlink(missing_ok=True)
 
 
-def write_csv(path: str | os.PathLike[str], records: Sequence[Mapping[str, Any]]) -> None:
-    """Write records with the same keys as CSV, atomically; there must be at least one."""
+def write_csv(
+    path: str | os.PathLike[str],
+    records: Sequence[Mapping[str, Any]],
+    *,
+    escape_formulas: bool = False,
+) -> None:
+    """Write records with the same keys as CSV, atomically; there must be at least one.
+
+    With `escape_formulas`, text is safe to open in a spreadsheet; see `safe_cell`.
+    """
+    as_cell = safe_cell if escape_formulas else lambda value: value
     with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({name: safe_cell(cell) for name, cell in row.items()} for row in records)
+        writer.writerows({name: as_cell(cell) for name, cell in row.items()} for row in records)
 
 
 def safe_cell(value: Any) -> Any:

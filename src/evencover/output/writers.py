@@ -16,6 +16,7 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, import_pyarrow, to_numpy
 from evencover.data.source import Block
+from evencover.data.tools import with_sets
 from evencover.engine.blocks import map_source
 from evencover.errors import InputError
 from evencover.output.atomic import atomic_path, safe_cell
@@ -107,10 +108,12 @@ def write_sets(
     class_names: Sequence[str] | None = None,
     *,
     ids: Any = None,
+    escape_formulas: bool = False,
 ) -> int:
     """Write a stream of sets in the format of the path's extension; return the number of rows.
 
-    `ids` are those of all rows.
+    `ids` are those of all rows. With `escape_formulas`, text in CSV is safe to open in a
+    spreadsheet.
     """
     check_sets_format(path)
     row_ids = None if ids is None else to_numpy(ids)
@@ -128,8 +131,26 @@ def write_sets(
             yield listed, start, None if row_ids is None else row_ids[start:stop]
 
     with atomic_path(path) as temporary:
-        WRITERS[Path(path).suffix.lower()](temporary, numbered(), class_names)
+        write = WRITERS[Path(path).suffix.lower()]
+        if escape_formulas and write is _write_csv:
+            write = partial(_write_csv, as_cell=safe_cell)
+        write(temporary, numbered(), class_names)
     return stop
+
+
+def write_predictions(
+    path: str | os.PathLike[str], document: Any, blocks: Iterable[ListedSets], names: Sequence[str]
+) -> int:
+    """Write the JSON of SpeciesNet again, with the set of each prediction; return how many."""
+    rows: list[tuple[list[str], bool]] = []
+    for listed in blocks:
+        lists = listed.sets.to_lists()
+        accepted = listed.sets.accepted.tolist()
+        rows += zip([[names[y] for y in row] for row in lists], accepted, strict=True)
+    text = json.dumps(with_sets(document, rows), ensure_ascii=False, indent=1)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return len(rows)
 
 
 def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
@@ -191,11 +212,15 @@ def _write_jsonl(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
                 file.write(encode(dict(zip(columns, row, strict=True))) + "\n")
 
 
-def _write_csv(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
+def _write_csv(
+    path: Path,
+    blocks: Iterable[_Numbered],
+    names: Names,
+    as_cell: Callable[[Any], Any] = lambda text: text,
+) -> None:
     r"""Write one line per row; bars separate names, spaces classes and probabilities.
 
-    Bars and backslashes in names are escaped by a backslash; an apostrophe precedes text that a
-    spreadsheet would read as a formula.
+    Bars and backslashes in names are escaped by a backslash.
     """
     if names is not None:
         names = [name.replace("\\", r"\\").replace("|", r"\|") for name in names]
@@ -204,18 +229,18 @@ def _write_csv(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
         for number, columns in enumerate(_columns(blocks, names)):
             if number == 0:
                 writer.writerow(columns)
-            cells = (_cells(name, values) for name, values in columns.items())
+            cells = (_cells(name, values, as_cell) for name, values in columns.items())
             writer.writerows(zip(*cells, strict=True))
 
 
-def _cells(name: str, values: Sequence[Any]) -> Iterable[Any]:
+def _cells(name: str, values: Sequence[Any], as_cell: Callable[[Any], Any]) -> Iterable[Any]:
     if name in ("row", "size"):
         return values
     if name == "accepted":
         return ("true" if value else "false" for value in values)
     if name in ("set", "probabilities"):
         return (" ".join(map(str, numbers)) for numbers in values)
-    return map(safe_cell, map("|".join, values) if name == "names" else values)
+    return map(as_cell, map("|".join, values) if name == "names" else values)
 
 
 WRITERS: dict[str, Callable[[Path, Iterable[_Numbered], Names], None]] = {

@@ -35,6 +35,7 @@ from evencover.predictors.guarantees import (
     AUTO,
     NO_CLASS,
     ON_AVERAGE,
+    TOP_K_LOSES,
     Explanation,
     Floor,
     Needs,
@@ -307,7 +308,9 @@ class BasePredictor:
         labels: Any = None,
         *,
         ids: Any = None,
-        class_names: Sequence[str] | None = None,
+        class_names: Any = None,
+        labels_are: str | None = None,
+        allow_sorted: bool = False,
         executor: Any = None,
     ) -> Self:
         """Fit the thresholds on data that the model was not trained on.
@@ -322,16 +325,27 @@ class BasePredictor:
             file with ids is joined to rows with ids.
         ids
             (N,) stable row ids, integers or text, which seed a row's random numbers; by default
-            the row's content and index do.
+            the row's content and index do. False ignores ids in the input.
         class_names
-            One name per class, or {index: name}.
+            One name per class, {index: name}, or the path of a file of names or of a model. Top-k
+            rows need not list all of these classes.
+        labels_are
+            "indices" or "names": what integer labels are, if a class has a number as its name.
+        allow_sorted
+            Accept rows whose numbers all decrease, which are usually ranked lists.
         executor
             None for threads, a `concurrent.futures` executor, or a `dask.distributed` client. The
             result is the same.
         """
         score = self._check_parameters()
         source = as_source(
-            probabilities, labels, ids=ids, class_names=class_names, allow_unknown=True
+            probabilities,
+            labels,
+            ids=ids,
+            class_names=class_names,
+            labels_are=labels_are,
+            allow_sorted=allow_sorted,
+            allow_unknown=True,
         )
         require_labels(source, "Calibration")
         is_stated = source.logits is not None
@@ -339,7 +353,7 @@ class BasePredictor:
         scoring = BoundScore(score, logits, self.random_state, assumed=not is_stated)
         rows, read = read_rows(source, scoring, self.needs, executor)
         fingerprints = ((read.hexdigest(), len(rows.scores)),)
-        inputs = CalibrationInputs(fingerprints, read.sample, read.limit, read.precision)
+        inputs = CalibrationInputs(fingerprints, read.sample, read.limit, read.precision, read.k)
         self.fit_ = self._fit_rows(score, rows, inputs)
         return self
 
@@ -459,6 +473,8 @@ class BasePredictor:
         labels: Any = None,
         *,
         ids: Any = None,
+        class_names: Any = None,
+        labels_are: str | None = None,
         window: int | None = None,
         executor: Any = None,
     ) -> Self:
@@ -469,7 +485,7 @@ class BasePredictor:
 
         Parameters
         ----------
-        probabilities, labels, ids, executor
+        probabilities, labels, ids, class_names, labels_are, executor
             New rows, as in `fit`. They need ids if the calibration rows have ids; otherwise ids
             are ignored with a warning.
         window
@@ -488,7 +504,8 @@ class BasePredictor:
                 f"This {self.method!r} predictor cannot be updated, because its scores depend on "
                 "the class counts; calibrate again on all rows."
             )
-        source = fit.open(probabilities, labels, ids)
+        how = _stated(class_names=class_names, labels_are=labels_are)
+        source = fit.open(probabilities, labels, ids, **how)
         require_labels(source, "Updating")
         rows, inputs = appended(
             fit.rows,
@@ -510,6 +527,8 @@ class BasePredictor:
         accuracy: float = 0.95,
         confidence: float = CONFIDENCE,
         ids: Any = None,
+        class_names: Any = None,
+        labels_are: str | None = None,
         executor: Any = None,
     ) -> Self:
         """Choose which predictions to accept without a review, so that they are right often enough.
@@ -521,7 +540,7 @@ class BasePredictor:
 
         Parameters
         ----------
-        probabilities, labels, ids, executor
+        probabilities, labels, ids, class_names, labels_are, executor
             As in `fit`.
         accuracy
             Target accuracy among accepted predictions.
@@ -536,7 +555,8 @@ class BasePredictor:
                 f"'keep_top' of {type(self).__name__} must be True to accept predictions. Got "
                 "False, so a set may lack the class that is accepted."
             )
-        source = fit.open(probabilities, labels, ids, allow_unknown=True)
+        how = _stated(class_names=class_names, labels_are=labels_are)
+        source = fit.open(probabilities, labels, ids, allow_unknown=True, **how)
         require_labels(source, "Acceptance")
         scoring = fit.rule.scoring.for_input(source.logits)
         sampler = Sampler(source.n_rows, source.offset)
@@ -683,7 +703,12 @@ class BasePredictor:
         return self._current_fit().rule.for_input(logits)
 
     def predict_set(
-        self, probabilities: Any, *, ids: Any = None, executor: Any = None
+        self,
+        probabilities: Any,
+        *,
+        ids: Any = None,
+        class_names: Any = None,
+        executor: Any = None,
     ) -> PredictionSets:
         """Compute the prediction set of each row, the most probable class first.
 
@@ -694,14 +719,19 @@ class BasePredictor:
         ids
             (N,) stable row ids; the same id always gets the same random choices. Without ids,
             equal rows that are passed one at a time share theirs.
+        class_names
+            Names of the classes of these rows by index, if neither rows nor model have them.
         """
         fit = self._current_fit()
-        few = None if executor is not None else _few_rows(probabilities, fit.rows.n_classes)
+        few = None
+        if executor is None and class_names is None and ids is not False:
+            few = _few_rows(probabilities, fit.rows.n_classes)
         if few is not None:
             sets = fit.rule.few_sets(few, ids)
             fit.check_precision(few)
             return sets
-        source = fit.open(probabilities, ids=ids, read_labels=False)
+        how = _stated(class_names=class_names)
+        source = fit.open(probabilities, ids=ids, read_labels=False, **how)
         parts = _map_sets(fit, source, executor)
         return PredictionSets.concatenate(parts, source.n_rows).indexed_like(probabilities)
 
@@ -750,6 +780,9 @@ class BasePredictor:
         labels: Any = None,
         *,
         ids: Any = None,
+        class_names: Any = None,
+        labels_are: str | None = None,
+        allow_sorted: bool = False,
         executor: Any = None,
     ) -> CoverageReport:
         """Measure coverage and set size on held-out rows.
@@ -758,11 +791,13 @@ class BasePredictor:
 
         Parameters
         ----------
-        probabilities, labels, ids, executor
+        probabilities, labels, ids, class_names, labels_are, allow_sorted, executor
             As in `fit`.
         """
         fit = self._current_fit()
-        source = fit.open(probabilities, labels, ids, allow_unknown=True)
+        how = _stated(class_names=class_names, labels_are=labels_are)
+        how |= {"allow_unknown": True, "allow_sorted": allow_sorted}
+        source = fit.open(probabilities, labels, ids, **how)
         require_labels(source, "Evaluation")
         count, finish = fit.rule.for_input(source.logits).counts, EvaluationCounts.abridged
         counts, read = fold_source(source, count, EvaluationCounts.total, finish, executor)
@@ -822,8 +857,7 @@ class BasePredictor:
         fit = self._current_fit()
         sentences = [] if fit.alpha.is_one else [f"Classes have their own alpha: {fit.alpha}."]
         sentences.append(self._method_guarantee())
-        if fit.recall is not None:
-            sentences.append(fit.recall.sentences)
+        sentences.append(TOP_K_LOSES if fit.recall is None else fit.recall.sentences)
         return " ".join(sentences)
 
     def _method_guarantee(self) -> str:
@@ -873,6 +907,11 @@ class BasePredictor:
             self._cause(np.array([class_index])),
             view.appears,
         )
+
+
+def _stated(**options: Any) -> dict[str, Any]:
+    """Return the options that are given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _map_sets(fit: Fit, source: Source, executor: Any) -> Iterator[PredictionSets]:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
-from evencover.data.columns import as_class_names, missing_labels
+from evencover.classes import Classes, as_class_names
+from evencover.data.columns import missing_labels
 from evencover.data.fingerprint import Fingerprint, Sampler, sum_of
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import gathered, joined, map_source
@@ -21,7 +22,8 @@ from evencover.predictors.rule import BoundScore
 from evencover.quantiles import GroupedScores, by_group, calibration_scores
 from evencover.randomness import RandomStream, places, random_order, uniforms
 from evencover.scores import Score
-from evencover.validation import class_labels, whole_number
+from evencover.topk import fewer
+from evencover.validation import whole_number
 
 N_FOLDS = 5
 HOLDOUT_FRACTION = 0.2
@@ -134,13 +136,15 @@ class CalibrationInputs(NamedTuple):
 
     ``fingerprints`` have the text of each input, and the index after its last row. ``sample``
     (n, 2) has content hashes of some rows, and the indices of these rows; it has all rows whose
-    hash is at most ``limit``. ``precision`` is that of the first input (see `rounding`).
+    hash is at most ``limit``. ``precision`` is that of the first input (see `rounding`), and ``k``
+    the fewest classes that a row lists, None if all rows list all.
     """
 
     fingerprints: tuple[tuple[str, int], ...] = ()
     sample: Array = np.zeros((0, 2), dtype=np.uint64)
     limit: int = 2**64 - 1
     precision: float | None = None
+    k: int | None = None
 
     def followed_by(
         self, read: Fingerprint, offset: int, n_old: int, labels: IntArray, n_classes: int
@@ -158,7 +162,8 @@ class CalibrationInputs(NamedTuple):
         moved = read.sample + np.array([0, n_old - offset], dtype=np.int64).view(np.uint64)
         sample, limit = np.concatenate([self.sample, moved]), min(self.limit, read.limit)
         sample = sample[sample[:, 0] <= np.uint64(limit)]
-        return self._replace(fingerprints=tuple(known), sample=sample, limit=limit)
+        k = fewer(self.k, read.k)
+        return self._replace(fingerprints=tuple(known), sample=sample, limit=limit, k=k)
 
     def since(self, first: int) -> CalibrationInputs:
         """Forget rows before `first`; an input is known while any of its rows is left."""
@@ -294,7 +299,7 @@ def rows_of_scores(
 ) -> CalibrationRows:
     """Check scores and labels that a user passes, and copy them."""
     scores = calibration_scores(scores).copy()
-    labels = class_labels(labels, n_classes, len(scores)).copy()
+    labels = Classes(n_classes).label_indices(labels, len(scores)).copy()
     if len(scores) == 0:
         raise InputError("There must be at least one calibration row. Got none.")
     by_index = ids is None
@@ -336,8 +341,41 @@ def warn_of_repeated_ids(ids: Array) -> None:
         )
 
 
+LEAST_RANKED = 20  # rows that decrease; a model's own do not by chance
+
+
+def reject_ranked_lists(source: Source, read: Fingerprint) -> None:
+    """Raise if rows of all classes are the sorted numbers of the top classes.
+
+    Warn if they have equal numbers of nonzeros, which may be the top classes, too.
+    """
+    if read.rows is None or source.reader.is_listed or source.allow_sorted:
+        return
+    numbers, labels = read.rows.numbers, read.rows.labels
+    if len(numbers) < LEAST_RANKED or numbers.shape[1] < 5 or not labels.any():
+        return
+    is_sorted = (np.diff(numbers, axis=1) <= 0).all() and (numbers[:, 0] > numbers[:, -1]).all()
+    if is_sorted:
+        raise InputError(
+            f"The columns of {source.name} must be classes. Got rows whose numbers all decrease, "
+            "as in lists of the top classes; pass these with their classes (TopK), or confirm that "
+            "columns are classes with allow_sorted=True (--allow-sorted)."
+        )
+    counts = np.unique((numbers != 0).sum(axis=1))
+    if read.rows.size.stride == 1 and len(counts) == 1 and 1 < counts[0] <= numbers.shape[1] // 2:
+        warn_caller(
+            f"All rows of {source.name} have {counts[0]} numbers and otherwise zeros. If these are "
+            "the top classes only, pass the rows as top-k rows (TopK, or a sparse matrix), because "
+            "zero is not the probability of the others."
+        )
+
+
 def warn_of_mismatch(source: Source, read: Fingerprint, scoring: BoundScore) -> str | None:
-    """Warn if the labels of rows that have been read do not belong to the rows; return why."""
+    """Warn if the labels of rows that have been read do not belong to the rows; return why.
+
+    Raise InputError for ranked lists.
+    """
+    reject_ranked_lists(source, read)
     sample = read.rows
     if sample is None:
         return None

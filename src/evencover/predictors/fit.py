@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evencover.arrays import Array, to_numpy
+from evencover.classes import Classes
 from evencover.data.open import as_source
-from evencover.data.source import Classes, Source
+from evencover.data.source import Expected, Source
 from evencover.errors import InputError
 from evencover.predictors.acceptance import Acceptance
 from evencover.predictors.calibration import CalibrationInputs, CalibrationRows
@@ -180,24 +181,20 @@ class Fit:
         probabilities: Any,
         labels: Any = None,
         ids: Any = None,
-        *,
-        allow_unknown: bool = False,
-        read_labels: bool = True,
+        **how: Any,
     ) -> Source:
-        """Open rows as a source with the classes of the fit."""
-        return as_source(
-            probabilities,
-            labels,
-            ids=ids,
-            allow_unknown=allow_unknown,
-            read_labels=read_labels,
-            classes=self.classes,
-        )
+        """Open rows as a source with the classes of the fit; see `as_source`."""
+        return as_source(probabilities, labels, ids=ids, expected=self.expected, **how)
+
+    @cached_property
+    def classes(self) -> Classes:
+        """The classes, by which labels and inputs are matched."""
+        return Classes(self.rows.n_classes, self.rows.class_names)
 
     @property
-    def classes(self) -> Classes:
-        """What an input must have: the classes, and the precision of the rows."""
-        return Classes(self.rows.n_classes, self.rows.class_names, self.inputs.precision)
+    def expected(self) -> Expected:
+        """What an input must be like: the classes, the precision and the listed classes."""
+        return Expected(self.classes, self.inputs.precision, self.inputs.k)
 
     def check_precision(self, rows: Array) -> None:
         """Warn, once, of rows in memory with another precision than the calibration rows."""

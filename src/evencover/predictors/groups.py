@@ -11,6 +11,7 @@ import numpy as np
 
 from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.classes import align_classes, by_class
 from evencover.data.source import Block
 from evencover.errors import InputError
 from evencover.predictors.base import BasePredictor
@@ -20,7 +21,6 @@ from evencover.predictors.rule import BoundScore
 from evencover.quantiles import Alpha, Groups, Thresholds, conformal_ranks
 from evencover.scores import Score
 from evencover.topk import TopK
-from evencover.validation import align_classes, by_class
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -24,6 +24,10 @@ from evencover.quantiles import (
 
 AUTO = "auto"
 SHOWN_COUNTS = np.array([10, 50, 100])  # examples for which a text shows the guarantee
+TOP_K_LOSES = (
+    "For rows that list only their top classes, coverage is lower by up to the share of labels "
+    "that are not listed."
+)
 ON_AVERAGE = "on average over calibration sets"
 NO_CLASS = "; no single class has a guarantee"
 ONE_THRESHOLD = (

@@ -172,11 +172,11 @@ class SetRule:
         """Whether the row's draw chooses between two thresholds."""
         return self.thresholds.lower is not None
 
-    def predict_set(self, rows: Any, ids: Any = None) -> PredictionSets:
+    def predict_set(self, rows: Any, ids: Any = None, keys: Array | None = None) -> PredictionSets:
         """Compute the sets of a few rows in memory (n, K), as a service needs them.
 
         The same sets as the predictor's, on this thread and without a copy of an array. `ids`
-        (n,) are the rows' stable ids, if they have any.
+        (n,) are the rows' stable ids, if they have any, or `keys` are what was made of them.
 
         >>> from evencover import StandardPredictor
         >>> p = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75], [0.9, 0.1]]
@@ -191,12 +191,12 @@ class SetRule:
                 f"'rows' must have the {n_classes} classes of the calibration data. Got an array "
                 f"of shape {matrix.shape} instead."
             )
-        return self.few_sets(matrix, ids)
+        return self.few_sets(matrix, ids, keys)
 
-    def few_sets(self, rows: Any, ids: Any) -> PredictionSets:
+    def few_sets(self, rows: Any, ids: Any, keys: Array | None = None) -> PredictionSets:
         """Compute the sets of a few rows that are floating-point numbers of all classes."""
         self.scoring.refuse_probabilities(rows)
-        keys = None if ids is None else id_keys(ids, len(rows))
+        keys = keys if ids is None else id_keys(ids, len(rows))
         if isinstance(rows, TopK):
             return self.sets(Block(0, rows, ids=keys))
         try:
@@ -221,6 +221,9 @@ class SetRule:
                 is_unsure = rows[single, only] <= 0.6
                 single, only = single[is_unsure], only[is_unsure]
             accepted[single] = _kernels.top_classes(rows[single]) == only
+        if isinstance(rows, TopK) and self.acceptance is None:  # others may be in the set
+            accepted = (starts[1:] - starts[:-1] == 1) if accepted is None else accepted
+            accepted = accepted & rows.is_complete
         return PredictionSets.from_csr(starts, classes, rows.shape[1], self.class_names, accepted)
 
     @cached_property
@@ -263,6 +266,9 @@ class SetRule:
                 **self._options,
             )
         if self.acceptance is None:
+            if isinstance(block.rows, TopK):
+                is_accepted = coverage.is_accepted & block.rows.is_complete
+                return coverage._replace(is_accepted=is_accepted)
             return coverage
         scores = self.scoring.top_scores(block.rows, coverage.top_classes)
         accepted = self.acceptance.is_accepted(coverage.top_classes, scores)

@@ -5,17 +5,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-import numpy as np
-
-from evencover import _kernels
-from evencover._kernels import BadRow, Draws, Formula, Position
+from evencover._kernels import Draws, Formula, Native, Position
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.ids import id_keys
 from evencover.quantiles import Thresholds
-from evencover.randomness import RandomStream, check_random_state
-from evencover.validation import class_labels, raise_bad_row, score_rows
+from evencover.randomness import RandomStream
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def in_cpp(native: Callable[[Any], Native]) -> Callable[[Method], Method]:
+    """Mark a formula that the C++ kernels have; `native` describes it for a score.
+
+    A subclass that overrides the formula is not marked.
+    """
+
+    def mark(formula: Method) -> Method:
+        vars(formula)["native"] = native
+        return formula
+
+    return mark
 
 
 @dataclass(frozen=True)
@@ -44,18 +54,11 @@ class Score(ABC):
         """Add parameters that depend on the calibration labels or on the class order."""
         return self
 
-    def _native(self) -> dict[str, Any]:
-        """Describe the formula for the C++ kernels, if they implement it (see `Formula`).
-
-        Subclasses do not inherit this, because they may change the formula.
-        """
-        return {}
-
     @property
     def kernel(self) -> Formula:
         """The formula of the score itself, not of its base."""
-        native = self._native() if "_native" in vars(type(self)) else {}
-        return Formula(self.needs_order, self.formula, **native)
+        native = getattr(type(self).formula, "native", None)
+        return Formula(self.needs_order, self.formula, native and native(self))
 
     @property
     def base(self) -> Score:
@@ -74,62 +77,6 @@ class Score(ABC):
     def is_random(self) -> bool:
         """Whether the score uses the row's uniform."""
         return bool(getattr(self, "randomize", False))
-
-    def true_label(
-        self,
-        probabilities: Any,
-        labels: Any,
-        *,
-        random_state: int = 0,
-        ids: Any = None,
-        from_logits: bool = False,
-        calibrating: bool = True,
-    ) -> FloatArray:
-        """Score each row's true label (N,) in one pass, without sorting.
-
-        The result is bit-identical to the label's entry of `matrix` for the same `random_state`,
-        `ids` and `calibrating`. Calibration and prediction use different random numbers.
-        Prevalences are those of these labels.
-        """
-        rows = score_rows(probabilities)
-        labels = class_labels(labels, rows.shape[1], len(rows))
-        options = (random_state, ids, from_logits, calibrating)
-        scores = self._base_scores(_kernels.true_label_scores, rows, options, labels)
-        counts = np.bincount(labels, minlength=rows.shape[1])
-        return self.with_counts(counts).from_base(scores, labels)
-
-    def matrix(
-        self,
-        probabilities: Any,
-        *,
-        random_state: int = 0,
-        ids: Any = None,
-        from_logits: bool = False,
-        calibrating: bool = False,
-    ) -> FloatArray:
-        """Score every class in every row (N, K)."""
-        rows = score_rows(probabilities)
-        options = (random_state, ids, from_logits, calibrating)
-        scores = self._base_scores(_kernels.score_matrix, rows, options)
-        return self.from_base(scores, np.arange(rows.shape[1]))
-
-    def _base_scores(
-        self,
-        kernel: Callable[..., FloatArray],
-        rows: Array,
-        options: tuple[int, Any, bool, bool],
-        *arguments: Any,
-    ) -> FloatArray:
-        """Call a kernel on the rows; raise InputError for the first bad one."""
-        seed, ids, logits, calibrating = options
-        check_random_state(seed, self.name)
-        keys = None if ids is None else id_keys(ids, len(rows))
-        inputs = (self.base.kernel, rows, self.draws(seed, keys, calibrating=calibrating))
-        try:
-            return kernel(*inputs, *arguments, logits=logits)
-        except BadRow as error:
-            bad = error.row
-        return raise_bad_row(rows[bad], bad, logits=logits)
 
     def draws(
         self,

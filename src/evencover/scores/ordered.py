@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from evencover._kernels import Position
-from evencover.scores.base import Score
+from evencover._kernels import Native, Position
+from evencover.scores.base import Score, in_cpp
 from evencover.validation import flag, real_number, whole_number
 
 
@@ -25,8 +25,10 @@ class APS(Score):
     randomize
         Draw one u per row; if False, u = 1 and the class's full probability counts.
 
-    >>> APS(randomize=False).matrix([[0.5, 0.125, 0.375]])
-    array([[0.5  , 1.   , 0.875]])
+    >>> p, before, rank = np.array([[0.5, 0.375, 0.125], [0, 0.5, 0.875], [1, 2, 3]])
+    >>> at = Position(p, before, rank, top=0.5, classes=np.array([0, 2, 1]), u=1)
+    >>> APS().formula(at)
+    array([0.5  , 0.875, 1.   ])
     """
 
     randomize: bool = True
@@ -37,12 +39,10 @@ class APS(Score):
     def __post_init__(self) -> None:
         flag(self.randomize, "randomize", type(self).__name__)
 
+    @in_cpp(lambda score: Native())
     def formula(self, at: Position) -> Any:
         """Compute before + u p."""
         return at.before + at.u * at.p
-
-    def _native(self) -> dict[str, Any]:
-        return {"penalty": 0.0}
 
     def maximum(self, n_classes: int) -> float:
         """Return 1."""
@@ -62,8 +62,10 @@ class RAPS(APS):
     k_reg
         Number of ranks without a penalty.
 
-    >>> RAPS(randomize=False, penalty=1, k_reg=2).matrix([[0.5, 0.125, 0.375]])
-    array([[0.5  , 2.   , 0.875]])
+    >>> p, before, rank = np.array([[0.5, 0.375, 0.125], [0, 0.5, 0.875], [1, 2, 3]])
+    >>> at = Position(p, before, rank, top=0.5, classes=np.array([0, 2, 1]), u=1)
+    >>> RAPS(penalty=1, k_reg=2).formula(at)
+    array([0.5  , 0.875, 2.   ])
     """
 
     penalty: float = 0.01
@@ -77,12 +79,10 @@ class RAPS(APS):
         real_number(self.penalty, "penalty", "RAPS", 0)
         whole_number(self.k_reg, "k_reg", "RAPS", 0)
 
+    @in_cpp(lambda score: Native(penalty=float(score.penalty), k_reg=score.k_reg))
     def formula(self, at: Position) -> Any:
         """Compute APS plus the penalty of the rank."""
         return super().formula(at) + self.penalty * np.maximum(at.rank - self.k_reg, 0)
-
-    def _native(self) -> dict[str, Any]:
-        return {"penalty": float(self.penalty), "k_reg": self.k_reg}
 
     def maximum(self, n_classes: int) -> float:
         """Return 1 plus the penalty of the last rank."""
@@ -103,8 +103,10 @@ class SAPS(Score):
     penalty
         The authors' lambda, the penalty per rank. The authors tune it; the default is fixed.
 
-    >>> SAPS(randomize=False, penalty=0.25).matrix([[0.5, 0.125, 0.375]])
-    array([[0.5 , 1.  , 0.75]])
+    >>> p, before, rank = np.array([[0.5, 0.375, 0.125], [0, 0.5, 0.875], [1, 2, 3]])
+    >>> at = Position(p, before, rank, top=0.5, classes=np.array([0, 2, 1]), u=1)
+    >>> SAPS(penalty=0.25).formula(at)
+    array([0.5 , 0.75, 1.  ])
     """
 
     randomize: bool = True
@@ -117,13 +119,11 @@ class SAPS(Score):
         flag(self.randomize, "randomize", "SAPS")
         real_number(self.penalty, "penalty", "SAPS", 0)
 
+    @in_cpp(lambda score: Native(penalty=float(score.penalty), by_rank=True))
     def formula(self, at: Position) -> Any:
         """Compute u p_max for the top class, else p_max plus the penalty of the rank."""
         behind = at.top + self.penalty * (at.rank - 2 + at.u)
         return np.where(at.rank == 1, at.u * at.top, behind)
-
-    def _native(self) -> dict[str, Any]:
-        return {"penalty": float(self.penalty), "by_rank": True}
 
     def maximum(self, n_classes: int) -> float:
         """Return 1 plus the penalty of the last rank."""

@@ -8,32 +8,32 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from evencover._kernels import Position
+from evencover._kernels import Native, Position
 from evencover.arrays import FloatArray, IntArray, to_numpy
+from evencover.classes import align_classes, by_class
 from evencover.errors import InputError
 from evencover.quantiles import Thresholds
-from evencover.scores.base import Score
-from evencover.validation import align_classes, by_class
+from evencover.scores.base import Score, in_cpp
 
 
 @dataclass(frozen=True)
 class Softmax(Score):
     """Softmax score: s(x, y) = 1 - p_y(x).
 
-    >>> Softmax().matrix([[0.5, 0.25, 0.25]])
-    array([[0.5 , 0.75, 0.75]])
+    >>> p, classes = np.array([0.5, 0.25, 0.25]), np.arange(3)
+    >>> at = Position(p, before=p, rank=classes, top=0.5, classes=classes, u=1)
+    >>> Softmax().formula(at)
+    array([0.5 , 0.75, 0.75])
     """
 
     name: ClassVar[str] = "softmax"
     summary: ClassVar[str] = "1 - the class's probability"
     needs_order: ClassVar[bool] = False
 
+    @in_cpp(lambda score: Native(needs_order=False))
     def formula(self, at: Position) -> Any:
         """Compute 1 - p."""
         return 1.0 - at.p
-
-    def _native(self) -> dict[str, Any]:
-        return {"penalty": 0.0}
 
     def maximum(self, n_classes: int) -> float:
         """Return 1."""
@@ -64,8 +64,10 @@ class PAS(Score):
         Series or pairs by class name, or a vector in class order. "auto" counts the
         calibration labels, with at least 1 per class.
 
-    >>> PAS(prevalence=[8, 1, 1]).matrix([[0.5, 0.25, 0.25]])
-    array([[-0.0625, -0.25  , -0.25  ]])
+    >>> p, classes = np.array([0.5, 0.25, 0.25]), np.arange(3)
+    >>> at = Position(p, before=p, rank=classes, top=0.5, classes=classes, u=1)
+    >>> PAS(prevalence=[8, 1, 1]).formula(at)
+    array([-0.0625, -0.25  , -0.25  ])
     """
 
     prevalence: str | Sequence[Any] | Mapping[Any, float] = "auto"

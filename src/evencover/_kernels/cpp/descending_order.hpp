@@ -10,45 +10,61 @@
 
 EVENCOVER_BEGIN
 
+constexpr int64_t few = 128;
+
+// Rank n <= few values by comparing all pairs, which is faster than sorting, whose branches are
+// unpredictable. Return false if some are equal. Four sums at a time are independent.
+template <class T, class ValueAt, class Rank>
+inline bool rank_few(int64_t n, ValueAt value_at, Rank* __restrict ranks) {
+    T values[few];
+    const int64_t end = (n + n_lanes - 1) / n_lanes * n_lanes;
+    for (int64_t i = 0; i < n; ++i) values[i] = value_at(i);
+    for (int64_t i = n; i < end; ++i) values[i] = -static_cast<T>(infinity);
+    for (int64_t i = 0; i < end; ++i) ranks[i] = 0;
+    for (int64_t i = 0; i < n; i += 4) {
+        const T a = values[i], b = values[i + 1], c = values[i + 2], d = values[i + 3];
+        for (int64_t j = 0; j < end; ++j) {
+            ranks[j] += Rank{a > values[j]} + Rank{b > values[j]} + Rank{c > values[j]} +
+                        Rank{d > values[j]};
+        }
+    }
+    Rank sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += ranks[i];
+    return static_cast<int64_t>(sum) == n * (n - 1) / 2;
+}
+
 template <class T>
 class DescendingOrder {
    public:
     // Sort all classes of the row.
     void sort(const T* row, int64_t n) {
         reserve(n);
-        for (int64_t y = 0; y < n; ++y) put(y, row[y]);
+        for (int64_t y = 0; y < n; ++y) put(y, y, row[y]);
         sort_items();
     }
 
     // Sort n classes, and visit their indices in increasing `classes`.
     void sort(const T* row, const int32_t* classes, int64_t n) {
         reserve(n);
-        for (int64_t i = 0; i < n; ++i) put(i, row[classes[i]]);
-        sort_items();
+        const auto value_at = [=](int64_t i) { return row[classes[i]]; };
+        Bits ranks[few];
+        const bool is_ranked = n <= few && rank_few<T>(n, value_at, ranks);
+        for (int64_t i = 0; i < n; ++i) put(is_ranked ? ranks[i] : i, i, value_at(i));
+        if (!is_ranked) sort_items();
     }
 
-    // Sort n increasing classes. A few are ranked by comparing all pairs, which is faster than
-    // sorting, whose branches are unpredictable. Ties leave gaps in the ranks.
+    // Sort n increasing classes.
     void put_first(const T* row, int32_t* classes, int64_t n) {
         if (n < 2) return;
-        int32_t given[few];
-        Bits ranks[few], sum = 0;
-        if (n <= few) {
-            T values[few];
-            for (int64_t i = 0; i < n; ++i) {
-                given[i] = classes[i];
-                values[i] = row[classes[i]];
-            }
-            rank_few(values, n, ranks);
-            for (int64_t i = 0; i < n; ++i) sum += ranks[i];
-        }
-        if (static_cast<int64_t>(sum) == n * (n - 1) / 2) {
-            for (int64_t i = 0; i < n; ++i) classes[ranks[i]] = given[i];
-            return;
-        }
         sort(row, classes, n);
         for (int64_t i = 0; i < n; ++i) items_[i].place = classes[items_[i].place];
         for (int64_t i = 0; i < n; ++i) classes[i] = items_[i].place;
+    }
+
+    // Call visit(index, probability) from the most probable class on.
+    template <class Visit>
+    void each(Visit visit) const {
+        for (int64_t i = 0; i < n_; ++i) visit(items_[i].place, probability(i));
     }
 
     // Call visit(index, score) from the most probable class on, until scores exceed `largest`.
@@ -68,27 +84,12 @@ class DescendingOrder {
     using Bits = decltype(bits(T{}));
     using Ordered = decltype(ordered_bits(T{}));
     static constexpr Bits below_sign = static_cast<Bits>(~Bits{0}) >> 1;
-    static constexpr int64_t few = 128;
     static constexpr int n_digits = static_cast<int>(sizeof(Bits));
 
     struct Item {
         Bits key;  // increases as probabilities, or logits, decrease
         int32_t place;
     };
-
-    // Count the values larger than each; four sums at a time are independent.
-    static void rank_few(T* __restrict values, int64_t n, Bits* __restrict ranks) {
-        const int64_t end = (n + n_lanes - 1) / n_lanes * n_lanes;
-        for (int64_t i = n; i < end; ++i) values[i] = -static_cast<T>(infinity);
-        for (int64_t i = 0; i < end; ++i) ranks[i] = 0;
-        for (int64_t i = 0; i < n; i += 4) {
-            const T a = values[i], b = values[i + 1], c = values[i + 2], d = values[i + 3];
-            for (int64_t j = 0; j < end; ++j) {
-                ranks[j] += Bits{a > values[j]} + Bits{b > values[j]} + Bits{c > values[j]} +
-                            Bits{d > values[j]};
-            }
-        }
-    }
 
     double probability(int64_t i) const {
         return static_cast<double>(number_of(static_cast<Ordered>(items_[i].key ^ below_sign)));
@@ -100,10 +101,10 @@ class DescendingOrder {
         n_ = n;
     }
 
-    void put(int64_t place, T p) {
+    void put(int64_t at, int64_t place, T p) {
         const T plus_zero = p + T{0};  // -0.0 becomes 0.0
-        items_[place] = {static_cast<Bits>(ordered_bits(plus_zero)) ^ below_sign,
-                         static_cast<int32_t>(place)};
+        items_[at] = {static_cast<Bits>(ordered_bits(plus_zero)) ^ below_sign,
+                      static_cast<int32_t>(place)};
     }
 
     void sort_items() {

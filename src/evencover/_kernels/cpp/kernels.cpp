@@ -1,9 +1,9 @@
 // The kernels of one instruction set (see isa.hpp).
 #include "kernels.hpp"
 
-#include "cost.hpp"
 #include "listed_rows.hpp"
 #include "prediction_sets.hpp"
+#include "score_matrix.hpp"
 #include "set_sizes.hpp"
 
 EVENCOVER_BEGIN
@@ -69,7 +69,6 @@ int64_t true_label_scores(const Rows& rows, const Score& score, const Draws& dra
 
 const Kernels kernels = {random_bits,     sample_labels, row_keys,          true_label_scores, score_matrix,
                          prediction_sets, set_coverage, set_sizes,         p_values,
-                         counts_within,   shortfalls,   listed_label_scores, listed_scores,
-                         listed_sets,     listed_coverage};
+                         listed_label_scores, listed_scores, listed_sets,  listed_coverage};
 
 EVENCOVER_END

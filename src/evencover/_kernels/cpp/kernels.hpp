@@ -63,33 +63,14 @@ struct Thresholds {
     const int64_t* rank_limit;
 };
 
-// Many vectors of thresholds, arranged by types.py: `n_plain` vectors with one threshold per class,
-// then `n_pairs` with two. Ranks are within the class.
+// Many vectors of thresholds by class (K, n_vectors); `lower` and `upper_probability` are null without
+// randomized pairs. Infinite thresholds are stored as -inf, and their classes are counted elsewhere.
 struct ThresholdTable {
-    int64_t n_plain;
-    int64_t n_pairs;
-    const int32_t* vector_of;
-    // (K, n_top) the largest thresholds of each class, decreasing. Each counts for one vector (its
-    // index in `vector_of`) if draw_from <= draw < draw_to.
-    int64_t n_top;
-    const double* top_limits;
-    const int16_t* top_vectors;
-    const double* draw_from;
-    const double* draw_to;
-    // All thresholds, for scores that exceed those.
-    const double* limits;        // (K, n_plain + 2 n_pairs) increasing; +inf is stored as -inf
-    const int16_t* plain_ranks;  // (K, n_plain); -1: no score is within the threshold
-    const int16_t* upper_ranks;  // (K, n_pairs)
-    const int16_t* lower_ranks;
-    const double* chances;  // (K, n_pairs) increasing
-    const int16_t* chance_ranks;
-    // Classes with an infinite threshold: always; if the draw is below an entry of `upper_only`; if
-    // it is at least an entry of `lower_only`. Increasing within each pair.
-    const int64_t* always;
-    const double* upper_only;
-    const int64_t* upper_only_offsets;
-    const double* lower_only;
-    const int64_t* lower_only_offsets;
+    int64_t n_vectors;
+    const double* upper;
+    const double* lower;
+    const double* upper_probability;
+    const double* largest;  // (K) of each class
 };
 
 // Calibration scores sorted within groups; group g is scores[offsets[g]..offsets[g + 1]).
@@ -115,16 +96,6 @@ struct SetCoverage {
     int64_t* top_classes;
     bool* is_accepted;
     int64_t* appearances;
-};
-
-// Requirements per row, and values per class; only flagged rows count.
-struct Shortfalls {
-    const int64_t* classes;
-    const bool* flags;
-    const double* wanted;
-    int64_t n;
-    const double* has;  // (n_classes)
-    int64_t n_classes;
 };
 
 // Labels whose hashes with their indices, from `start` on, are summed, and rows that they select: those
@@ -164,9 +135,6 @@ struct Kernels {
                          int64_t* sizes);
     int64_t (*p_values)(const Rows&, const Score&, const Draws&, const GroupedScores&,
                         double* p_values);
-    void (*counts_within)(const double* ordered, int64_t n, const int64_t* classes,
-                          const double* values, int64_t n_values, int64_t* counts);
-    void (*shortfalls)(const Shortfalls&, int64_t* counts, double* sums);
     int64_t (*listed_label_scores)(const ListedRows&, const Score&, const Draws&,
                                    const int64_t* labels, double* scores);
     int64_t (*listed_scores)(const ListedRows&, const Score&, const Draws&, double* scores,

@@ -114,16 +114,7 @@ class ListedGroup {
     // Put the most probable class first, ties by class, unless they are stored so.
     void put_in_order(ListedRow<T>& row) {
         is_stored_ = row.is_ordered();
-        if (is_stored_) return;
-        entries_.reserve(row.size);
-        for (int64_t j = 0; j < row.size; ++j) {
-            entries_[j] = {row.values[j], row.classes[j], static_cast<int32_t>(j)};
-        }
-        std::sort(entries_.data(), entries_.data() + row.size);
-        for (int64_t j = 0; j < row.size; ++j) {
-            row.classes[j] = entries_[j].y;
-            row.values[j] = entries_[j].value;
-        }
+        if (!is_stored_) sort(row);
     }
 
     // Index in the stored row, of the row that was last put in order.
@@ -151,6 +142,21 @@ class ListedGroup {
             }
         } else {
             for (int64_t j = 0; j < row.padded; ++j) to[j] = j < row.size ? from[j] : filling;
+        }
+    }
+
+    void sort(ListedRow<T>& row) {
+        entries_.reserve(row.size);
+        decltype(bits(T{})) ranks[few];
+        const bool is_ranked =
+            row.size <= few && rank_few<T>(row.size, [&](int64_t j) { return row.values[j]; }, ranks);
+        for (int64_t j = 0; j < row.size; ++j) {
+            entries_[is_ranked ? ranks[j] : j] = {row.values[j], row.classes[j], static_cast<int32_t>(j)};
+        }
+        if (!is_ranked) std::sort(entries_.data(), entries_.data() + row.size);
+        for (int64_t j = 0; j < row.size; ++j) {
+            row.classes[j] = entries_[j].y;
+            row.values[j] = entries_[j].value;
         }
     }
 
@@ -203,7 +209,7 @@ class ListedCheck {
 
     bool is_surely_within(const ListedRow<T>& row) const {
         if constexpr (std::is_same_v<T, float>) {
-            if (row.size > few) return false;
+            if (row.size > few || row.size == rows_.n_classes) return false;
             LaneSums sums;
             for (int64_t j = 0; j < row.padded; j += n_lanes) sums.add(FloatLanes(row.values + j));
             return sums.in_unit_interval() && sums.total() <= surely_within_;
@@ -226,7 +232,9 @@ class ListedCheck {
                 if (scan.total < too_much) scan.total += fixed_point(p);
             }
         }
-        return from_fixed_point(scan.total) - 1.0 <= rows_.tolerance;
+        const double off = from_fixed_point(scan.total) - 1.0;
+        // Nothing is missing to 1 in a row of all classes.
+        return off <= rows_.tolerance && (row.size < rows_.n_classes || -off <= rows_.tolerance);
     }
 
     // `place_of_` has the index of each class in the long row that listed it last.
@@ -443,22 +451,6 @@ struct ThresholdRange {
         largest = number_of(most);
     }
 };
-
-// The smallest probability whose softmax score is within a limit, or 2: scores fall with it, and
-// numbers from 0 on are in the order of their bits.
-template <class T>
-inline double least_within(double limit) {
-    auto low = ordered_bits(T{0}), high = ordered_bits(T{2});
-    while (low < high) {
-        const auto middle = low + (high - low) / 2;
-        if (softmax_score(static_cast<double>(number_of(middle))) <= limit) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return static_cast<double>(number_of(low));
-}
 
 // Call `add(i, row, at, members)` for the members of the set of a row among the lanes at `at`, the most
 // probable first, and then `end(i, row)`.

@@ -16,7 +16,6 @@
 
 #include "arrays.hpp"
 #include "kernels.hpp"
-#include "lost_map.hpp"
 
 using namespace nb::literals;
 
@@ -93,71 +92,6 @@ struct ThresholdArrays {
     }
 };
 
-// The arrays of types.py's ThresholdTable.
-struct TableArrays {
-    Vector<int32_t> vector_of;
-    Matrix<double> top_limits;
-    Matrix<int16_t> top_vectors;
-    Matrix<double> draw_from, draw_to, limits;
-    Matrix<int16_t> plain_ranks, upper_ranks, lower_ranks;
-    Matrix<double> chances;
-    Matrix<int16_t> chance_ranks;
-    Vector<int64_t> always;
-    Vector<double> upper_only;
-    Vector<int64_t> upper_only_offsets;
-    Vector<double> lower_only;
-    Vector<int64_t> lower_only_offsets;
-
-    ThresholdTable checked(int64_t n_classes) const {
-        const auto n_plain = static_cast<int64_t>(plain_ranks.shape(1));
-        const auto n_pairs = static_cast<int64_t>(upper_ranks.shape(1));
-        const int64_t n_vectors = n_plain + n_pairs;
-        expect_length(vector_of, n_vectors);
-        for (int64_t j = 0; j < n_vectors; ++j) {
-            const int32_t vector = vector_of.data()[j];
-            expect(vector >= 0 && vector < n_vectors, "vectors must exist");
-        }
-        const auto n_top = static_cast<int64_t>(top_limits.shape(1));
-        expect(n_top >= 1, "there must be limits");
-        for (const auto* each : {&top_limits, &draw_from, &draw_to}) {
-            expect_shape(*each, n_classes, n_top);
-        }
-        expect_shape(top_vectors, n_classes, n_top);
-        for (int64_t i = 0; i < n_classes * n_top; ++i) {
-            const int16_t vector = top_vectors.data()[i];
-            expect(vector >= 0 && vector < n_vectors, "vectors must exist");
-        }
-        expect_shape(limits, n_classes, n_plain + 2 * n_pairs);
-        expect_shape(plain_ranks, n_classes, n_plain);
-        for (const auto* each : {&upper_ranks, &lower_ranks, &chance_ranks}) {
-            expect_shape(*each, n_classes, n_pairs);
-        }
-        expect_shape(chances, n_classes, n_pairs);
-        expect_length(always, n_vectors);
-        expect_offsets(upper_only_offsets, n_pairs, length(upper_only));
-        expect_offsets(lower_only_offsets, n_pairs, length(lower_only));
-        return {n_plain,
-                n_pairs,
-                vector_of.data(),
-                n_top,
-                top_limits.data(),
-                top_vectors.data(),
-                draw_from.data(),
-                draw_to.data(),
-                limits.data(),
-                plain_ranks.data(),
-                upper_ranks.data(),
-                lower_ranks.data(),
-                chances.data(),
-                chance_ranks.data(),
-                always.data(),
-                upper_only.data(),
-                upper_only_offsets.data(),
-                lower_only.data(),
-                lower_only_offsets.data()};
-    }
-};
-
 using Ids = std::optional<Vector<uint64_t>>;
 using Counts = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;  // overwritten
 
@@ -189,27 +123,29 @@ class Scorer {
 
     nb::object row_keys(const RowArray& array, const Ids& ids, uint64_t first) const {
         const Rows rows = rows_of(array);
-        const Draws draws = draws_of(rows, ids, first);
+        const Draws draws = draws_of(rows.n_rows, ids, first);
         const Output<uint64_t> keys("u8", rows.n_rows);
         without_gil([&] { kernels_.row_keys(rows, draws, keys.data); });
         return keys.array;
     }
 
-    nb::object true_label_scores(const RowArray& array, const Ids& ids, uint64_t first,
+    template <class Array>
+    nb::object true_label_scores(const Array& array, const Ids& ids, uint64_t first,
                                  const Vector<int64_t>& labels) const {
-        const Rows rows = rows_of(array);
-        const Draws draws = draws_of(rows, ids, first);
+        const auto rows = rows_of(array);
+        const Draws draws = draws_of(rows.n_rows, ids, first);
         expect_labels(labels, rows);
         const Output<double> scores("f8", rows.n_rows);
-        expect_good(without_gil([&] {
-            return kernels_.true_label_scores(rows, score_, draws, labels.data(), scores.data);
-        }));
+        const auto kernel =
+            one_for(rows, kernels_.true_label_scores, kernels_.listed_label_scores);
+        expect_good(without_gil(
+            [&] { return kernel(rows, score_, draws, labels.data(), scores.data); }));
         return scores.array;
     }
 
     nb::object score_matrix(const RowArray& array, const Ids& ids, uint64_t first) const {
         const Rows rows = rows_of(array);
-        const Draws draws = draws_of(rows, ids, first);
+        const Draws draws = draws_of(rows.n_rows, ids, first);
         const Output<double> scores("f8", rows.n_rows, rows.n_classes);
         expect_good(without_gil(
             [&] { return kernels_.score_matrix(rows, score_, draws, scores.data); }));
@@ -220,7 +156,7 @@ class Scorer {
     nb::tuple prediction_sets(const RowArray& array, const Ids& ids, uint64_t first,
                               const ThresholdArrays& thresholds, bool keep_top) const {
         const Rows rows = rows_of(array);
-        const Draws draws = draws_of(rows, ids, first);
+        const Draws draws = draws_of(rows.n_rows, ids, first);
         const Thresholds own = thresholds.checked(rows.n_classes);
         auto* const starts =
             static_cast<int64_t*>(std::calloc(static_cast<size_t>(rows.n_rows) + 1, 8));
@@ -239,31 +175,43 @@ class Scorer {
         return nb::make_tuple(start_array, classes);
     }
 
-    nb::tuple set_coverage(const RowArray& array, const Ids& ids, uint64_t first,
+    template <class Array>
+    nb::tuple set_coverage(const Array& array, const Ids& ids, uint64_t first,
                            const Vector<int64_t>& labels, const ThresholdArrays& thresholds,
                            bool keep_top, const Counts& appearances) const {
-        const Rows rows = rows_of(array);
-        const Draws draws = draws_of(rows, ids, first);
+        const auto rows = rows_of(array);
+        const Draws draws = draws_of(rows.n_rows, ids, first);
         const Thresholds own = thresholds.checked(rows.n_classes);
         expect_labels(labels, rows);
-        const Output<int64_t> sizes("i8", rows.n_rows), top_classes("i8", rows.n_rows);
-        const Output<bool> is_covered("?", rows.n_rows), is_accepted("?", rows.n_rows);
         expect_length(appearances, rows.n_classes);
         std::fill_n(appearances.data(), rows.n_classes, int64_t{0});
-        expect_good(without_gil([&] {
-            return kernels_.set_coverage(rows, score_, draws, labels.data(), own, keep_top,
-                                         {sizes.data, is_covered.data, top_classes.data, is_accepted.data,
-                                          appearances.data()});
-        }));
+        const Output<int64_t> sizes("i8", rows.n_rows), top_classes("i8", rows.n_rows);
+        const Output<bool> is_covered("?", rows.n_rows), is_accepted("?", rows.n_rows);
+        const SetCoverage result = {sizes.data, is_covered.data, top_classes.data, is_accepted.data,
+                                    appearances.data()};
+        const auto kernel = one_for(rows, kernels_.set_coverage, kernels_.listed_coverage);
+        expect_good(without_gil(
+            [&] { return kernel(rows, score_, draws, labels.data(), own, keep_top, result); }));
         return nb::make_tuple(sizes.array, is_covered.array, top_classes.array, is_accepted.array);
     }
 
     nb::object set_sizes(const RowArray& array, const Ids& ids, uint64_t first,
-                         const TableArrays& arrays) const {
+                         const Matrix<double>& upper, const std::optional<Matrix<double>>& lower,
+                         const std::optional<Matrix<double>>& upper_probability,
+                         const Vector<double>& largest) const {
         const Rows rows = rows_of(array);
-        const Draws draws = draws_of(rows, ids, first);
-        const ThresholdTable table = arrays.checked(rows.n_classes);
-        const Output<int64_t> sizes("i8", rows.n_rows, table.n_plain + table.n_pairs);
+        const Draws draws = draws_of(rows.n_rows, ids, first);
+        const auto n_vectors = static_cast<int64_t>(upper.shape(1));
+        expect_length(upper, rows.n_classes);
+        expect(lower.has_value() == upper_probability.has_value(), "a pair has a probability");
+        for (const auto* each : {&lower, &upper_probability}) {
+            if (*each) expect_shape(**each, rows.n_classes, n_vectors);
+        }
+        expect_length(largest, rows.n_classes);
+        const ThresholdTable table = {n_vectors, upper.data(), lower ? lower->data() : nullptr,
+                                      upper_probability ? upper_probability->data() : nullptr,
+                                      largest.data()};
+        const Output<int64_t> sizes("i8", rows.n_rows, n_vectors);
         expect_good(without_gil(
             [&] { return kernels_.set_sizes(rows, score_, draws, table, sizes.data); }));
         return sizes.array;
@@ -273,7 +221,7 @@ class Scorer {
                         const Vector<double>& scores, const Vector<int64_t>& offsets,
                         const Vector<int64_t>& group_of_class) const {
         const Rows rows = rows_of(array);
-        const Draws draws = draws_of(rows, ids, first);
+        const Draws draws = draws_of(rows.n_rows, ids, first);
         const int64_t n_groups = length(offsets) - 1;
         expect_offsets(offsets, n_groups, length(scores));
         expect_length(group_of_class, rows.n_classes);
@@ -286,21 +234,9 @@ class Scorer {
         return result.array;
     }
 
-    // The same for rows of which only some classes are listed.
-    nb::object listed_label_scores(const ListedArrays& arrays, const Ids& ids, uint64_t first,
-                                   const Vector<int64_t>& labels) const {
-        const ListedRows rows = listed(arrays);
-        const Draws draws = draws_of(rows.n_rows, ids, first);
-        expect_length(labels, rows.n_rows);
-        const Output<double> scores("f8", rows.n_rows);
-        expect_good(without_gil([&] {
-            return kernels_.listed_label_scores(rows, score_, draws, labels.data(), scores.data);
-        }));
-        return scores.array;
-    }
-
+    // Return scores and ranks of the listed classes.
     nb::tuple listed_scores(const ListedArrays& arrays, const Ids& ids, uint64_t first) const {
-        const ListedRows rows = listed(arrays);
+        const ListedRows rows = rows_of(arrays);
         const Draws draws = draws_of(rows.n_rows, ids, first);
         const int64_t n_listed = rows.starts[rows.n_rows] - rows.starts[0];
         const Output<double> scores("f8", n_listed);
@@ -313,7 +249,7 @@ class Scorer {
 
     nb::tuple listed_sets(const ListedArrays& arrays, const Ids& ids, uint64_t first,
                           const ThresholdArrays& thresholds, bool keep_top) const {
-        const ListedRows rows = listed(arrays);
+        const ListedRows rows = rows_of(arrays);
         const Draws draws = draws_of(rows.n_rows, ids, first);
         const Thresholds own = thresholds.checked(rows.n_classes);
         const Output<int64_t> starts("i8", rows.n_rows + 1);
@@ -330,27 +266,8 @@ class Scorer {
         return nb::make_tuple(starts.array, owned(members.release(), starts.data[rows.n_rows]));
     }
 
-    nb::tuple listed_coverage(const ListedArrays& arrays, const Ids& ids, uint64_t first,
-                              const Vector<int64_t>& labels, const ThresholdArrays& thresholds,
-                              bool keep_top, const Counts& appearances) const {
-        const ListedRows rows = listed(arrays);
-        const Draws draws = draws_of(rows.n_rows, ids, first);
-        const Thresholds own = thresholds.checked(rows.n_classes);
-        expect_length(labels, rows.n_rows);
-        const Output<int64_t> sizes("i8", rows.n_rows), top_classes("i8", rows.n_rows);
-        const Output<bool> is_covered("?", rows.n_rows), is_accepted("?", rows.n_rows);
-        expect_length(appearances, rows.n_classes);
-        std::fill_n(appearances.data(), rows.n_classes, int64_t{0});
-        expect_good(without_gil([&] {
-            return kernels_.listed_coverage(rows, score_, draws, labels.data(), own, keep_top,
-                                            {sizes.data, is_covered.data, top_classes.data, is_accepted.data,
-                                          appearances.data()});
-        }));
-        return nb::make_tuple(sizes.array, is_covered.array, top_classes.array, is_accepted.array);
-    }
-
    private:
-    ListedRows listed(const ListedArrays& arrays) const {
+    ListedRows rows_of(const ListedArrays& arrays) const {
         const int64_t n_rows = length(arrays.starts) - 1, size = length(arrays.values);
         without_gil([&] { expect_offsets(arrays.starts, n_rows, size); });
         expect_length(arrays.classes, size);
@@ -371,8 +288,14 @@ class Scorer {
         return rows;
     }
 
-    Draws draws_of(const Rows& rows, const Ids& ids, uint64_t first) const {
-        return draws_of(rows.n_rows, ids, first);
+    // Choose the kernel for these rows.
+    template <class Dense, class Listed>
+    static Dense one_for(const Rows&, Dense dense, Listed) {
+        return dense;
+    }
+    template <class Dense, class Listed>
+    static Listed one_for(const ListedRows&, Dense, Listed listed) {
+        return listed;
     }
 
     Draws draws_of(int64_t n_rows, const Ids& ids, uint64_t first) const {
@@ -385,7 +308,8 @@ class Scorer {
         return draws;
     }
 
-    static void expect_labels(const Vector<int64_t>& labels, const Rows& rows) {
+    template <class AnyRows>
+    static void expect_labels(const Vector<int64_t>& labels, const AnyRows& rows) {
         expect_length(labels, rows.n_rows);
         expect_below(labels.data(), rows.n_rows, 0, rows.n_classes);
     }
@@ -424,38 +348,6 @@ nb::tuple sample_labels(const std::string& instruction_set, const Vector<int64_t
                           hashes.array[second]);
 }
 
-nb::object counts_within(const std::string& instruction_set, const Matrix<double>& ordered,
-                         const Vector<int64_t>& classes, const Vector<double>& values) {
-    const Kernels& kernels = kernels_for(instruction_set);
-    const int64_t n = length(classes);
-    expect_length(values, n);
-    expect_below(classes.data(), n, 0, length(ordered));
-    const Output<int64_t> counts("i8", n);
-    without_gil([&] {
-        kernels.counts_within(ordered.data(), static_cast<int64_t>(ordered.shape(1)),
-                              classes.data(), values.data(), n, counts.data);
-    });
-    return counts.array;
-}
-
-nb::tuple shortfalls(const std::string& instruction_set, const Vector<int64_t>& classes,
-                     const Vector<bool>& flags, const Vector<double>& wanted,
-                     const Vector<double>& has) {
-    const Kernels& kernels = kernels_for(instruction_set);
-    const int64_t n = length(classes), n_classes = length(has);
-    expect_length(flags, n);
-    expect_length(wanted, n);
-    expect_below(classes.data(), n, 0, n_classes);
-    const Output<int64_t> counts("i8", n_classes);
-    const Output<double> sums("f8", n_classes);
-    without_gil([&] {
-        kernels.shortfalls(
-            {classes.data(), flags.data(), wanted.data(), n, has.data(), n_classes}, counts.data,
-            sums.data);
-    });
-    return nb::make_tuple(counts.array, sums.array);
-}
-
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -463,16 +355,6 @@ NB_MODULE(_native, m) {
         .def(nb::init<Vector<double>, std::optional<Vector<double>>, std::optional<Vector<double>>,
                       std::optional<Vector<int64_t>>>(),
              "upper"_a, "lower"_a.none(), "upper_probability"_a.none(), "rank_limit"_a.none());
-    nb::class_<TableArrays>(m, "ThresholdTable")
-        .def(nb::init<Vector<int32_t>, Matrix<double>, Matrix<int16_t>, Matrix<double>,
-                      Matrix<double>, Matrix<double>, Matrix<int16_t>, Matrix<int16_t>,
-                      Matrix<int16_t>, Matrix<double>, Matrix<int16_t>, Vector<int64_t>,
-                      Vector<double>, Vector<int64_t>, Vector<double>, Vector<int64_t>>(),
-             nb::kw_only(), "vector_of"_a, "top_limits"_a, "top_vectors"_a, "draw_from"_a,
-             "draw_to"_a, "limits"_a, "plain_ranks"_a, "upper_ranks"_a, "lower_ranks"_a,
-             "chances"_a, "chance_ranks"_a, "always"_a, "upper_only"_a,
-             "upper_only_offsets"_a, "lower_only"_a,
-             "lower_only_offsets"_a);
     nb::class_<ListedArrays>(m, "ListedRows")
         .def(nb::init<Vector<int64_t>, Vector<int32_t>,
                       nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>, int64_t>(),
@@ -482,30 +364,27 @@ NB_MODULE(_native, m) {
                       std::optional<uint64_t>, bool, double, int64_t, bool, bool,
                       std::array<double, 3>>())
         .def("row_keys", &Scorer::row_keys, "rows"_a, "ids"_a.none(), "first"_a)
-        .def("true_label_scores", &Scorer::true_label_scores, "rows"_a, "ids"_a.none(), "first"_a,
-             "labels"_a)
+        .def("true_label_scores", &Scorer::true_label_scores<RowArray>, "rows"_a, "ids"_a.none(),
+             "first"_a, "labels"_a)
+        .def("true_label_scores", &Scorer::true_label_scores<ListedArrays>, "rows"_a,
+             "ids"_a.none(), "first"_a, "labels"_a)
         .def("score_matrix", &Scorer::score_matrix, "rows"_a, "ids"_a.none(), "first"_a)
         .def("prediction_sets", &Scorer::prediction_sets, "rows"_a, "ids"_a.none(), "first"_a,
              "thresholds"_a, "keep_top"_a)
-        .def("set_coverage", &Scorer::set_coverage, "rows"_a, "ids"_a.none(), "first"_a, "labels"_a,
-             "thresholds"_a, "keep_top"_a, "appearances"_a)
-        .def("set_sizes", &Scorer::set_sizes, "rows"_a, "ids"_a.none(), "first"_a, "table"_a)
+        .def("set_coverage", &Scorer::set_coverage<RowArray>, "rows"_a, "ids"_a.none(), "first"_a,
+             "labels"_a, "thresholds"_a, "keep_top"_a, "appearances"_a)
+        .def("set_coverage", &Scorer::set_coverage<ListedArrays>, "rows"_a, "ids"_a.none(),
+             "first"_a, "labels"_a, "thresholds"_a, "keep_top"_a, "appearances"_a)
+        .def("set_sizes", &Scorer::set_sizes, "rows"_a, "ids"_a.none(), "first"_a, "upper"_a,
+             "lower"_a.none(), "upper_probability"_a.none(), "largest"_a)
         .def("p_values", &Scorer::p_values, "rows"_a, "ids"_a.none(), "first"_a, "scores"_a,
              "offsets"_a, "group_of_class"_a)
-        .def("listed_label_scores", &Scorer::listed_label_scores, "rows"_a, "ids"_a.none(),
-             "first"_a, "labels"_a)
-        .def("listed_scores", &Scorer::listed_scores, "rows"_a, "ids"_a.none(), "first"_a)
-        .def("listed_sets", &Scorer::listed_sets, "rows"_a, "ids"_a.none(), "first"_a,
-             "thresholds"_a, "keep_top"_a)
-        .def("listed_coverage", &Scorer::listed_coverage, "rows"_a, "ids"_a.none(), "first"_a,
-             "labels"_a, "thresholds"_a, "keep_top"_a, "appearances"_a);
+        .def("score_entries", &Scorer::listed_scores, "rows"_a, "ids"_a.none(), "first"_a)
+        .def("prediction_sets", &Scorer::listed_sets, "rows"_a, "ids"_a.none(), "first"_a,
+             "thresholds"_a, "keep_top"_a);
     m.def("random_bits", &random_bits);
     m.def("sample_labels", &sample_labels);
-    m.def("counts_within", &counts_within);
-    m.def("shortfalls", &shortfalls);
     m.def("instruction_sets", &instruction_sets, "What this machine can run, best first.");
-    m.def("say_when_a_map_is_lost", &say_when_a_map_is_lost,
-          "End the process with these words where a mapped file was cut short.");
 }
 
 }  // namespace evencover

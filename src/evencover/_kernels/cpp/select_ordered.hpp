@@ -1,8 +1,20 @@
 // Select the candidates in the set of a score that uses the order.
 //
-// Candidates fall into buckets by exponent and leading mantissa bits. The mass of earlier buckets
-// bounds the scores of a bucket from both sides. A bucket is sorted only if a threshold lies
-// between the bounds.
+// The score of a class needs the mass and the rank before it, hence a sort, but membership rarely
+// needs the exact score. So candidates fall into buckets by exponent and leading mantissa bits, the
+// most probable first (`fill_buckets`). Masses are integers, so their sums do not depend on the order
+// of addition. What precedes a bucket bounds the scores of its classes from below, and what precedes
+// the next one from above (`bound_scores`). Comparing both with a class's threshold decides most
+// classes (`compare_bounds`). A bucket is sorted only if a threshold of one of its classes lies between
+// the bounds (`compare_exactly`), and then all of its classes get their exact position and score.
+//
+// Invariant: least <= score <= largest for every class of a bucket in floating point, because each
+// rounded operation is monotone and `largest_score` adds one unit for the rounding of p; and every
+// candidate before a class is in its bucket or an earlier one. The number and the width of buckets, and
+// `many`, affect the time only. Ties within a bucket follow the class index, as candidates do.
+//
+// Guarded by tests/kernels/test_native.py: test_probabilities (ties, saturated rows, tiny tails, all
+// kinds of thresholds and limits on ranks), test_any_small_matrix, test_thresholds_next_to_a_score.
 #pragma once
 
 #include <algorithm>
@@ -10,43 +22,9 @@
 #include <cstring>
 
 #include "candidates.hpp"
+#include "descending_order.hpp"
 
 EVENCOVER_BEGIN
-
-// A candidate, and the mass and rank before it in its bucket.
-struct Placed {
-    double p;
-    int64_t mass;
-    int64_t mass_before, count_before;
-    int32_t candidate;  // candidates are in class order
-};
-
-// Compare all pairs: faster than sorting a few, whose branches are unpredictable.
-inline void place_few(Placed* placed, int64_t n) {
-    for (int64_t j = 0; j < n; ++j) {
-        const double p = placed[j].p;
-        int64_t mass = 0, count = 0;
-        for (int64_t k = 0; k < n; ++k) {
-            const bool is_before = (placed[k].p > p) | ((placed[k].p == p) & (k < j));
-            mass += is_before ? placed[k].mass : 0;
-            count += is_before;
-        }
-        placed[j].mass_before = mass;
-        placed[j].count_before = count;
-    }
-}
-
-inline void place_many(Placed* placed, int64_t n) {
-    std::sort(placed, placed + n, [](const Placed& a, const Placed& b) {
-        return a.p > b.p || (a.p == b.p && a.candidate < b.candidate);
-    });
-    int64_t mass = 0;
-    for (int64_t j = 0; j < n; ++j) {
-        placed[j].mass_before = mass;
-        placed[j].count_before = j;
-        mass += placed[j].mass;
-    }
-}
 
 // Replace n amounts by their exclusive prefix sums, and the next element by the total.
 inline void add_up(int64_t* amounts, int64_t n) {
@@ -76,8 +54,7 @@ class OrderedSelector {
           all_(n_classes),
           places_(n_classes + n_lanes),
           in_bucket_(n_classes + n_lanes),
-          unsure_(n_classes + 1),
-          placed_(n_classes) {
+          unsure_(n_classes + 1) {
         for (int64_t i = 0; i < n_classes; ++i) all_[i] = static_cast<int32_t>(i);
     }
 
@@ -113,7 +90,7 @@ class OrderedSelector {
     using Bits = typename Candidates<T>::Bits;
     static constexpr int mantissa_width = sizeof(T) == 4 ? 23 : 52;
     static constexpr int64_t max_buckets = 1 << 13;
-    static constexpr int64_t many = 256, few = 16;  // candidates
+    static constexpr int64_t many = 256;  // candidates
 
     // More candidates, finer buckets; the last bucket takes all negligible ones.
     template <bool with_counts>
@@ -259,26 +236,18 @@ class OrderedSelector {
         const int64_t size = list_places(
             candidates.size(), in_bucket_.data(),
             [=](int64_t at) { return where_equal(bucket_of + at, b); });
-        Placed* const placed = placed_.data();
-        for (int64_t j = 0; j < size; ++j) {
-            const int32_t i = in_bucket_[j];
-            placed[j] = {candidates.p(i), candidates.masses()[i], 0, 0, i};
-        }
-        if (size <= few) {
-            place_few(placed, size);
-        } else {
-            place_many(placed, size);
-        }
-        for (int64_t j = 0; j < size; ++j) {
-            const int64_t y = candidates.classes()[placed[j].candidate];
-            const int64_t mass = mass_before_[b] + placed[j].mass_before;
-            const int64_t rank = count_before_[b] + placed[j].count_before + 1;
-            const double s = score_.needs_order ? ordered_score(score_, placed[j].p, mass, rank, u,
+        order_.sort(candidates.values(), in_bucket_.data(), size);
+        int64_t mass = mass_before_[b], rank = count_before_[b];
+        order_.each([&](int32_t j, double p) {
+            const int32_t i = in_bucket_[j], y = candidates.classes()[i];
+            ++rank;
+            const double s = score_.needs_order ? ordered_score(score_, p, mass, rank, u,
                                                                 candidates.largest())
-                                                : softmax_score(placed[j].p);
+                                                : softmax_score(p);
             const bool in_rank = !thresholds_.rank_limit || rank <= thresholds_.rank_limit[y];
-            flags_[placed[j].candidate] = (s <= threshold_of(thresholds_, y, draw)) & in_rank;
-        }
+            flags_[i] = (s <= threshold_of(thresholds_, y, draw)) & in_rank;
+            mass += candidates.masses()[i];
+        });
         is_sorted_[b] = 1;
     }
 
@@ -294,7 +263,7 @@ class OrderedSelector {
     Buffer<int32_t> all_, places_;
     Buffer<int32_t> in_bucket_;
     Buffer<int32_t> unsure_;
-    Buffer<Placed> placed_;
+    DescendingOrder<T> order_;
 };
 
 // The classes with an infinite threshold, included for any score.

@@ -2,58 +2,46 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "row_check.hpp"
 #include "score.hpp"
 
 EVENCOVER_BEGIN
 
-// The smallest float32 probability that each class's threshold admits. For float32 rows, comparing
-// with it equals comparing 1 - p with the threshold, without doubles.
-class SoftmaxCuts {
-   public:
-    SoftmaxCuts(const double* limits, int64_t n_classes) : cuts_(n_classes + n_lanes) {
-        for (int64_t y = 0; y < n_classes; ++y) cuts_[y] = cut_of(limits[y]);
+// The smallest probability whose score is within a limit, or 2 if none is. Scores fall with the
+// probability, and numbers from 0 on are ordered as their bits, so bisect these. The result is nearly
+// always within a step of the guess.
+template <class T>
+inline T least_within(double limit) {
+    const auto is_in = [=](T p) { return softmax_score(static_cast<double>(p)) <= limit; };
+    if (is_in(T{0})) return T{0};
+    if (!is_in(T{2})) return T{2};
+    auto out = bits(T{0}), in = bits(T{2});
+    const auto guess = bits(static_cast<T>(1.0 - limit));
+    for (const auto near : {guess + 1, guess, guess - 1}) {
+        if (near > out && near < in) (is_in(number_of(near)) ? in : out) = near;
     }
-    const float* data() const { return cuts_.data(); }
-
-   private:
-    static bool is_in(float p, double limit) {
-        return softmax_score(static_cast<double>(p)) <= limit;
+    while (in - out > 1) {
+        const auto middle = out + (in - out) / 2;
+        (is_in(number_of(middle)) ? in : out) = middle;
     }
-
-    // The score decreases with p, so there is one cut, found by bisection: nonnegative floats are
-    // ordered as their bits. It is nearly always within a step of the guess.
-    static float cut_of(double limit) {
-        constexpr float infinite = std::numeric_limits<float>::infinity();
-        if (is_in(0.0f, limit)) return -infinite;
-        if (!is_in(2.0f, limit)) return infinite;  // no probability is that large
-        uint32_t out = 0, in = bits(2.0f);
-        const uint32_t guess = bits(static_cast<float>(1.0 - limit));
-        for (uint32_t near : {guess + 1, guess, guess - 1}) {
-            if (near <= out || near >= in) continue;
-            (is_in(float_of(near), limit) ? in : out) = near;
-        }
-        while (in - out > 1) {
-            const uint32_t middle = out + (in - out) / 2;
-            (is_in(float_of(middle), limit) ? in : out) = middle;
-        }
-        return float_of(in);
-    }
-
-    Buffer<float> cuts_;
-};
+    return number_of(in);
+}
 
 class SoftmaxSets {
    public:
-    // Finding the cuts takes as long as a few rows.
+    // For float32 rows, comparing with the least probability that a threshold admits equals comparing
+    // the score with the threshold, without doubles. Finding these cuts takes as long as a few rows.
     SoftmaxSets(const Score&, const Thresholds& thresholds, int64_t n_classes, int64_t n_rows)
         : thresholds_(thresholds),
           n_classes_(n_classes),
           has_cuts_(n_rows >= 8 && !thresholds.lower),
-          cuts_(thresholds.upper, has_cuts_ ? n_classes : 0),
-          flags_(n_classes + n_lanes) {}
+          cuts_(n_classes + n_lanes),
+          flags_(n_classes + n_lanes) {
+        for (int64_t y = 0; has_cuts_ && y < n_classes; ++y) {
+            cuts_[y] = least_within<float>(thresholds.upper[y]);
+        }
+    }
 
     template <class Source>
     int64_t write(const Source& source, const typename Source::Value* row, double, double draw,
@@ -92,7 +80,7 @@ class SoftmaxSets {
     const Thresholds& thresholds_;
     int64_t n_classes_;
     bool has_cuts_;
-    SoftmaxCuts cuts_;
+    Buffer<float> cuts_;
     Buffer<uint8_t> flags_;
 };
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.data.source import RawBlock, Reader, Source, rows_per_block, rows_per_part
+from evencover.data.readers import RawBlock, Reader, rows_per_block, rows_per_part
+from evencover.data.source import Contents, Labels, Source
 from evencover.randomness import RandomStream, check_random_state, places, random_order
 from evencover.threads import map_on_threads
 from evencover.validation import raise_unknown, real_number
@@ -143,7 +144,7 @@ def load_simulated(name: str, *, scale: float = 1.0, random_state: int = 0) -> S
 
     Examples
     --------
-    >>> from evencover.data import load_simulated
+    >>> from evencover.experiments import load_simulated
     >>> source = load_simulated("cifar-100", scale=0.1)
     >>> source.n_rows, source.n_classes
     (3000, 10)
@@ -163,7 +164,7 @@ def load_simulated(name: str, *, scale: float = 1.0, random_state: int = 0) -> S
         n_rows=int(classes.counts.sum()),
         name=f"simulated {name}",
     )
-    return Source(reader=reader, n_classes=n_classes).with_labels(reader.class_of_row)
+    return Source.of(Contents(reader=reader, labels=Labels(reader.class_of_row)))
 
 
 class _SimulatedClasses:

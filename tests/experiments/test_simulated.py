@@ -5,14 +5,16 @@ import pytest
 from depth import usual_sizes_only
 
 from evencover import InputError, compare
-from evencover.data import SIMULATED, Source, load_simulated
-from evencover.data.simulated import (
+from evencover.data import Source
+from evencover.experiments.simulated import (
     CENTRE_LIMIT,
     CENTRE_STEP,
     EXTRA_SLOT,
     POINT_LIMIT,
     POINT_STEP,
+    SIMULATED,
     class_counts,
+    load_simulated,
 )
 
 NAMES = list(SIMULATED)

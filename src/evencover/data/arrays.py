@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 import sys
 import zipfile
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
 from operator import methodcaller
 from pathlib import Path
 from pickle import UnpicklingError
@@ -19,21 +17,20 @@ from typing import IO, Any, ClassVar
 
 import numpy as np
 
-from evencover.arrays import Array, to_numpy
+from evencover.arrays import Array, explained, to_numpy
+from evencover.classes import checked_names
 from evencover.data.columns import (
     ID_KEYS,
     LABEL_KEYS,
     NAMES_KEY,
     USUAL,
     ColumnUses,
-    Contents,
     Keys,
-    checked_names,
     found_key,
     matrix_key,
     names_logits,
 )
-from evencover.data.formats.listed import SPARSE_KEYS, read_sparse
+from evencover.data.entries import SPARSE_KEYS, read_sparse
 from evencover.data.location import (
     Identity,
     Location,
@@ -43,7 +40,8 @@ from evencover.data.location import (
     local_copy,
     reading,
 )
-from evencover.data.source import RawBlock, Reader, rows_per_block, rows_per_part, slices
+from evencover.data.readers import RawBlock, Reader, rows_per_block, rows_per_part, slices
+from evencover.data.source import Contents, Labels
 from evencover.errors import InputError, import_extra
 from evencover.validation import BFLOAT16, matrix_shape, unique_keys
 
@@ -87,8 +85,6 @@ class PlainArray:
         return values.reshape(-1, *self.shape[1:]) if self.shape else values
 
 
-# Zeros compress a thousandfold; small arrays are read from files of any size.
-MOST_PACKED, ALWAYS_READ = 1000, 1 << 26
 ONLY_ARRAY = ""  # name of the array in a file with one array
 
 
@@ -154,7 +150,7 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
     with reading(location) as identity, open_arrays(location) as arrays:
         size = identity.size
         if arrays.keys() >= SPARSE_KEYS:
-            return read_sparse(read_on_demand(arrays, size), keys, name)
+            return read_sparse(read_on_demand(arrays, size), keys, name, size)
         key = matrix_key(arrays, name, keys)
         matrix = arrays[key]
         n_rows, n_classes = matrix_shape(matrix.shape, name)
@@ -166,10 +162,9 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
         label_key = found_key(arrays, keys.labels, LABEL_KEYS, name, "labels_key")
         id_key = found_key(arrays, keys.ids, ID_KEYS, name, "ids_key")
         names_key = NAMES_KEY if NAMES_KEY in arrays else None
-        names, ids = whole(arrays, names_key, size), whole(arrays, id_key, size)
+        names = whole(arrays, names_key, size)
+        ids = whole(arrays, id_key, size) if keys.read_ids else None
         labels = whole(arrays, label_key, size) if keys.read_labels else None
-        if ids is not None and (ids.shape != (n_rows,) or ids.dtype.kind not in "iuUO"):
-            id_key = ids = None  # ids of other data
         used = {"numbers": key or "the only matrix"}
         for use, array_key in (("labels", label_key), ("ids", id_key), ("class names", names_key)):
             if array_key is not None:
@@ -190,7 +185,14 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
         name=name,
     )
     columns = ColumnUses(used, left_out)
-    return Contents(reader, class_names, logits, labels, ids=ids, columns=columns)
+    return Contents(
+        reader=reader,
+        class_names=class_names,
+        logits=logits,
+        labels=None if labels is None else Labels(labels),
+        ids=ids,
+        columns=columns,
+    )
 
 
 @contextmanager
@@ -207,9 +209,7 @@ def read_on_demand(arrays: Mapping[str, Any], file_size: int) -> Mapping[str, Ar
 
 def reject_bomb(shape: tuple[int, ...], dtype: np.dtype[Any], key: str, file_size: int) -> None:
     """Reject arrays whose stated size no compression explains."""
-    n_bytes = math.prod(shape) * dtype.itemsize
-    if n_bytes > MOST_PACKED * file_size + ALWAYS_READ:
-        raise ValueError(f"{key!r} states {n_bytes:.3g} bytes, and the file has {file_size}")
+    explained(math.prod(shape) * dtype.itemsize // 8, file_size, f"The array {key!r}")
 
 
 def whole(arrays: Mapping[str, Any], key: str | None, file_size: int) -> Array | None:
@@ -354,10 +354,6 @@ def torch_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
 
 # ---- HDF5 ----------------------------------------------------------------------------------------
 
-LARGEST_CHECKED = 1 << 26  # bytes of files whose heaps are checked
-_HEAP = b"GCOL\x01"
-_HEADER = 16  # bytes, of a heap and of an object in it
-
 
 @contextmanager
 def hdf5_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
@@ -374,15 +370,13 @@ def hdf5_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
             # A soft link may be broken; what is in the file must be readable.
             item = file[key] if isinstance(link, h5py.HardLink) else file.get(key)
             names += [key] if isinstance(item, h5py.Dataset) else []
-        check_heaps = cache(lambda: reject_endless_heaps(location))  # once per opening
-        yield LazyArrays(names, lambda key: _array(file, key, location, check_heaps))
+        yield LazyArrays(names, lambda key: _array(file, key, location))
 
 
-def _array(file: Any, key: str, location: Location, check_heaps: Callable[[], None]) -> Any:
+def _array(file: Any, key: str, location: Location) -> Any:
     import h5py
 
     if key not in file:
-        check_heaps()
         return np.asarray(file.attrs[key])
     dataset = file[key]
     if h5py.h5o.get_info(dataset.id).fileno != h5py.h5o.get_info(file.id).fileno:
@@ -390,8 +384,6 @@ def _array(file: Any, key: str, location: Location, check_heaps: Callable[[], No
     if dataset.is_virtual or dataset.external:
         others = dataset.virtual_sources() if dataset.is_virtual else dataset.external
         raise _elsewhere(location, key, str(others[0][1 if dataset.is_virtual else 0]))
-    if dataset.dtype.kind == "O":  # variable-length text
-        check_heaps()
     offset = dataset.id.get_offset()  # None if it is chunked
     if offset is not None and dataset.dtype.kind in "iuf" and isinstance(location, Path):
         return PlainArray(location, offset, dataset.dtype, dataset.shape)
@@ -403,31 +395,6 @@ def _elsewhere(location: Location, key: str, other: str) -> InputError:
         f"{key!r} of '{location}' must be in the file itself. Got a link to '{other}'; open that "
         "file, or several as a folder."
     )
-
-
-def reject_endless_heaps(location: Location) -> None:
-    """Reject a small file with a heap whose objects do not follow each other.
-
-    HDF5 stores text in heaps and steps from object to object by the stored sizes. A size of 0, or
-    one that overflows, makes the library loop forever. The layout is that of the "global heap"
-    (HDF5 file format specification 3.0, section III.E).
-    """
-    if not isinstance(location, Path) or identity_of(location).size > LARGEST_CHECKED:
-        return
-    content = location.read_bytes()
-    heap = content.find(_HEAP)
-    while heap >= 0:
-        size = int.from_bytes(content[heap + 8 : heap + _HEADER], "little")
-        position, end = heap + _HEADER, heap + size
-        is_sound = position <= len(content) and end <= len(content)
-        while is_sound and position + _HEADER <= end:
-            number, _, _, length = struct.unpack_from("<HHIQ", content, position)
-            step = _HEADER + length + -length % 8 if number else length  # 0: free space
-            is_sound = step >= _HEADER and position + step <= end
-            position += step
-        if not is_sound:
-            raise ValueError("its heap of texts is damaged")
-        heap = content.find(_HEAP, heap + 1)
 
 
 # ---- zarr ----------------------------------------------------------------------------------------

@@ -1,0 +1,381 @@
+"""Read rows that list their top classes, in all spellings, as `TopK`.
+
+Such inputs are small, whatever the number of classes, so they are read at once. The classes are
+names or indices, never places in a sorted list: a model matches them by name or by index.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover.arrays import Array, IntArray, explained, import_pyarrow, to_numpy
+from evencover.classes import checked_names
+from evencover.data.columns import (
+    CLASS_KEYS,
+    ID_KEYS,
+    INDEX_KEYS,
+    LABEL_KEYS,
+    SCORE_KEYS,
+    Column,
+    ColumnUses,
+    Keys,
+    choose_keys,
+    entry_keys,
+    found_key,
+)
+from evencover.data.readers import read_array
+from evencover.data.source import Contents, Labels
+from evencover.data.tables import Table, table_contents
+from evencover.errors import InputError, listed, one_line
+from evencover.topk import TopK
+
+_BY_RANK = re.compile(r"(index|label|prob)_(\d+)")
+SPARSE_KEYS = {"indptr", "indices", "data", "shape", "format"}  # of scipy.sparse.save_npz
+
+
+def of_table(table: Table, keys: Keys) -> Contents:
+    """Read a table: lists of top classes, a list column of numbers, or one column per class."""
+    lists = find_lists(table.columns, keys, table.name)
+    return table_contents(table, keys) if lists is None else listed_contents(table, lists, keys)
+
+
+NO_USES = ColumnUses()
+
+
+class Entries(NamedTuple):
+    """The entries of all rows, one after the other."""
+
+    starts: IntArray  #: (N + 1,) where those of each row begin, and the end
+    classes: Array  #: class indices, or names as objects
+    values: Array  #: probabilities
+    are_indices: bool = True  #: whether integers are certainly indices, not names
+
+
+class Lists(NamedTuple):
+    """The columns in which a table lists classes and probabilities."""
+
+    classes: tuple[str, ...]  #: one column of lists, or one column per rank
+    scores: tuple[str, ...]  #: the same one if its lists have pairs
+
+
+def find_lists(columns: Sequence[Column], keys: Keys, owner: str) -> Lists | None:
+    """Find the lists of a table by the kinds of its columns, or its columns by rank."""
+    pairs = [name for name, kind in columns if kind == "entries"]
+    scores = [name for name, kind in columns if kind == "list"]
+    classes = [name for name, kind in columns if kind == "text list"]
+    classes = classes or [n for n, kind in columns if kind == "integer list" and n in CLASS_KEYS]
+    if len(scores) > 1:
+        scores = [name for name in scores if name in SCORE_KEYS]
+    if len(classes) > 1:
+        classes = [name for name in classes if name in CLASS_KEYS]
+    several = max(pairs, classes if scores else [], scores if classes else [], key=len)
+    if len(several) > 1 or (pairs and classes and scores):
+        raise InputError(
+            f"{owner} must have one list of classes with probabilities in each row. Got "
+            f"{listed(map(repr, [*several, *(pairs if several is not pairs else ())]))}; leave out "
+            "all others."
+        )
+    if keys.probabilities is not None and keys.probabilities not in (*pairs, *scores):
+        return None
+    if pairs:
+        return Lists((pairs[0],), (pairs[0],))
+    if len(classes) == len(scores) == 1:
+        return Lists((classes[0],), (scores[0],))
+    return _by_rank([name for name, _ in columns], owner)
+
+
+def _by_rank(names: Sequence[str], owner: str) -> Lists | None:
+    """Return the columns label_0, prob_0, ... of timm; None if there are none."""
+    kinds: dict[str, dict[int, str]] = {}
+    for match in filter(None, map(_BY_RANK.fullmatch, names)):
+        kinds.setdefault(match[1], {})[int(match[2])] = match[0]
+    class_kind = "label" if "label" in kinds else "index"
+    if not {class_kind, "prob"} <= kinds.keys():
+        return None
+    if kinds[class_kind].keys() != kinds["prob"].keys():
+        raise InputError(f"{owner} must have a prob_i for each {class_kind}_i.")
+    ranks = sorted(kinds["prob"])
+    return Lists(*(tuple(kinds[kind][rank] for rank in ranks) for kind in (class_kind, "prob")))
+
+
+def listed_contents(table: Table, lists: Lists, keys: Keys) -> Contents:
+    """Read the lists of a table, its labels and its ids."""
+    used = {*lists.classes, *lists.scores}
+    others = [column for column in table.columns if column.name not in used]
+    label, ids = choose_keys(others, keys, table.name)
+    labels = None if label is None or not keys.read_labels else others[label].name
+    id_column = None if ids is None or not keys.read_ids else others[ids].name
+    uses = {"numbers": "listed classes", "labels": labels, "ids": id_column}
+    return contents_of(
+        _read_lists(table, lists),
+        table.name,
+        labels=None if labels is None else table.column(labels),
+        ids=None if id_column is None else table.read([id_column])[0],
+        columns=ColumnUses({use: key for use, key in uses.items() if key is not None}),
+    )
+
+
+def contents_of(
+    entries: Entries,
+    owner: str,
+    *,
+    labels: Array | None = None,
+    ids: Array | None = None,
+    columns: ColumnUses = NO_USES,
+    n_classes: int = 0,
+) -> Contents:
+    """Make top-k rows of entries, and number classes that are names."""
+    names, classes = None, entries.classes
+    if classes.dtype.kind in "OUT":
+        texts, place = np.unique(classes.astype(object), return_inverse=True)
+        _reject_blank(classes, entries.starts, owner)
+        names, classes = checked_names(texts.tolist(), len(texts), f"The classes of {owner}"), place
+    if names is None:
+        is_stated = n_classes > 0
+        n_classes = n_classes or int(classes.max(initial=1)) + 1
+        explained(n_classes, classes.nbytes, f"The number of classes of {owner}")
+    rows = TopK.from_csr(
+        entries.starts, classes, entries.values, len(names or ()) or n_classes, owner=owner
+    )
+    return Contents(
+        reader=read_array(rows, name=owner),
+        class_names=names,
+        is_open=names is not None or not is_stated,
+        integers_may_be_names=names is None and not entries.are_indices,
+        logits=False,
+        labels=None if labels is None else Labels(labels),
+        ids=ids,
+        columns=columns,
+    )
+
+
+def _reject_blank(names: Array, starts: IntArray, owner: str) -> None:
+    is_blank = names == ""
+    if is_blank.any():
+        row = int(np.searchsorted(starts, is_blank.argmax(), side="right")) - 1
+        raise InputError(f"Every entry of {owner} must name its class. Got none in row {row}.")
+
+
+# ---- lists ---------------------------------------------------------------------------------------
+
+
+def _read_lists(table: Table, lists: Lists) -> Entries:
+    """Read the columns of lists, or those by rank."""
+    if len(lists.classes) > 1 or _BY_RANK.fullmatch(lists.classes[0]):
+        return _read_ranks(table, lists)
+    if not table.has_types and dict(table.columns)[lists.scores[0]] != "entries":
+        raise InputError(
+            f"{table.name} must have one cell for each of the top classes (label_0, prob_0, ...), "
+            "because lists of names in one cell cannot be read with certainty. Got lists in "
+            f"{lists.classes[0]!r}; write separate columns, a Parquet or a JSON file, or all "
+            "classes (with timm: --topk 0)."
+        )
+    names = list(dict.fromkeys((*lists.classes, *lists.scores)))
+    columns = table.read(names)
+    if type(columns[0]).__module__.startswith("pyarrow"):
+        return _of_arrow(columns, lists, table.name)
+    return _of_lists([column.tolist() for column in columns], lists, table.name)
+
+
+def _of_lists(columns: Sequence[Sequence[Any]], lists: Lists, owner: str) -> Entries:
+    """Concatenate lists in memory, after a look at every entry."""
+    key, sizes = lists.classes[0], list[int]()
+    labels, scores = list[Any](), list[Any]()
+    for row, (first, second) in enumerate(zip(columns[0], columns[-1], strict=True)):
+        for part in (first, second):
+            if not isinstance(part, list | tuple | np.ndarray):
+                raise _no_entry(owner, row, part)
+        if lists.classes == lists.scores:
+            for entry in first:
+                keys = entry_keys(entry) if isinstance(entry, Mapping) else None
+                if keys is None:
+                    raise _no_entry(owner, row, entry)
+                key = keys[0]
+                labels.append(entry[key])
+                scores.append(entry[keys[1]])
+        else:
+            _reject_lengths(len(first), len(second), row, owner)
+            labels += to_numpy(first).tolist() if isinstance(first, np.ndarray) else first
+            scores += to_numpy(second).tolist() if isinstance(second, np.ndarray) else second
+        sizes.append(len(first))
+    starts = np.cumsum([0, *sizes])
+    for values, types in ((labels, (str, int)), (scores, (int, float))):
+        found = set(map(type, values))
+        if not found <= set(types) or (values is labels and len(found) > 1):
+            first_type = type(values[0]) if type(values[0]) in types else types[0]
+            is_wrong = [
+                type(v) not in types or (values is labels and type(v) is not first_type)
+                for v in values
+            ]
+            entry = is_wrong.index(True)
+            row = int(np.searchsorted(starts, entry, side="right")) - 1
+            raise _no_entry(owner, row, values[entry])
+    is_index = set(map(type, labels)) <= {int}
+    try:
+        classes = np.array(labels, dtype=np.int64 if is_index else object)
+    except OverflowError:
+        raise InputError(
+            f"Class indices of {owner} must be below 2^63. Got a larger one."
+        ) from None
+    return Entries(starts, classes, np.array(scores, dtype=np.float64), key in INDEX_KEYS)
+
+
+def _no_entry(owner: str, row: int, found: Any) -> InputError:
+    return InputError(
+        f"Every row of {owner} must be a list of labels with scores, such as "
+        f'[{{"label": "cat", "score": 0.9}}], with labels of one type. Got {str(found)[:60]} in '
+        f"row {row}."
+    )
+
+
+def _reject_lengths(n_classes: int, n_scores: int, row: int, owner: str) -> None:
+    if n_classes != n_scores:
+        raise InputError(
+            f"Every row of {owner} must have as many classes as scores. Got {n_classes} and "
+            f"{n_scores} in row {row}."
+        )
+
+
+def _of_arrow(columns: Sequence[Any], lists: Lists, owner: str) -> Entries:
+    """Take lists of a table apart without a copy of the entries."""
+    starts, flat = _flat(columns[0], owner)
+    key = lists.classes[0]
+    if lists.classes == lists.scores:
+        names = [flat.type.field(i).name for i in range(flat.type.num_fields)]
+        keys = entry_keys(names)
+        assert keys is not None
+        parts = dict(zip(names, flat.flatten(), strict=True))  # null where the struct is
+        key, labels, values = keys[0], parts[keys[0]], parts[keys[1]]
+    else:
+        labels = flat
+        other, values = _flat(columns[1], owner)
+        if not np.array_equal(starts, other):
+            row = int((np.diff(starts) != np.diff(other)).argmax())
+            _reject_lengths(int(np.diff(starts)[row]), int(np.diff(other)[row]), row, owner)
+    for part in (labels, values):
+        _reject_nulls(part, f"Every entry of {owner} must be given. Got null", starts)
+    return Entries(starts, _classes(labels), to_numpy(values), key in INDEX_KEYS)
+
+
+def _classes(labels: Any) -> Array:
+    """Return an Arrow array of integers as indices, and of anything else as names."""
+    pa = import_pyarrow()
+    if pa.types.is_dictionary(labels.type):
+        labels = labels.cast(labels.type.value_type)
+    if pa.types.is_integer(labels.type):
+        return to_numpy(labels).astype(np.int64)
+    return to_numpy(labels.cast("string")).astype(object)
+
+
+def _flat(column: Any, owner: str) -> tuple[IntArray, Any]:
+    """Return where the entries of each row begin, and the entries."""
+    import pyarrow.compute as compute
+
+    column = column.combine_chunks()
+    _reject_nulls(column, f"Every row of {owner} must have a list. Got null")
+    sizes = to_numpy(compute.list_value_length(column))
+    return np.append(0, np.cumsum(sizes, dtype=np.int64)), column.flatten()
+
+
+def _reject_nulls(cells: Any, problem: str, starts: IntArray | None = None) -> None:
+    """Raise if an Arrow array has a null; `starts` are those of the rows if it has entries."""
+    if cells.null_count:
+        entry = int(to_numpy(cells.is_null()).argmax())
+        row = entry if starts is None else int(np.searchsorted(starts, entry, side="right")) - 1
+        raise InputError(f"{problem} in row {row}.")
+
+
+def _read_ranks(table: Table, lists: Lists) -> Entries:
+    """Put columns by rank next to each other."""
+    cells = [to_numpy(column, table.name) for column in table.read([*lists.classes, *lists.scores])]
+    k = len(lists.classes)
+    classes, values = np.stack(cells[:k], axis=1), np.stack(cells[k:], axis=1)
+    is_index = lists.classes[0].startswith("index")
+    if not table.has_types:
+        values = _parsed(values, lists.scores, table.name, np.float64)
+        if is_index:
+            classes = _parsed(classes, lists.classes, table.name, np.int64)
+    if classes.dtype.kind not in "iu":
+        classes = classes.astype(object)
+    starts = np.arange(len(values) + 1) * k
+    return Entries(starts, classes.ravel(), values.ravel(), is_index)
+
+
+def _parsed(cells: Array, names: Sequence[str], owner: str, kind: Any) -> Array:
+    """Parse cells of text as numbers."""
+    try:
+        return cells.astype(kind)
+    except ValueError:
+        for row, texts in enumerate(cells.tolist()):
+            for name, text in zip(names, texts, strict=True):
+                try:
+                    kind(text)
+                except ValueError:
+                    raise InputError(
+                        f"{name!r} of {owner} must have numbers. Got {text!r} in row {row}."
+                    ) from None
+        raise
+
+
+# ---- sparse matrices, and several files ----------------------------------------------------------
+
+
+def read_sparse(arrays: Mapping[str, Array], keys: Keys, name: str, n_bytes: int) -> Contents:
+    """Read the arrays of a matrix that `scipy.sparse.save_npz` wrote, and those next to them."""
+    kind, (n_rows, n_classes) = str(arrays["format"].item()), arrays["shape"].tolist()
+    if kind not in ("csr", "csc"):
+        raise InputError(f"{name} must have the format csr or csc. Got {kind!r}.")
+    explained(n_classes, n_bytes, f"The number of classes of {name}")
+    starts, classes, values = (arrays[key] for key in ("indptr", "indices", "data"))
+    if kind == "csc":
+        from scipy.sparse import csc_array
+
+        explained(n_rows, n_bytes, f"The number of rows of {name}")
+        try:
+            matrix = csc_array((values, classes, starts), shape=(n_rows, n_classes)).tocsr()
+        except ValueError as error:
+            raise InputError(f"{name} must be a sparse matrix. Got {one_line(error)}.") from error
+        starts, classes, values = matrix.indptr, matrix.indices, matrix.data
+    if len(starts) != n_rows + 1:
+        raise InputError(
+            f"'indptr' of {name} must have one entry per row and the end. Got {len(starts)} for "
+            f"{n_rows} rows."
+        )
+    others = arrays.keys() - SPARSE_KEYS
+    label = found_key(others, keys.labels, LABEL_KEYS, name, "labels_key")
+    ids = found_key(others, keys.ids, ID_KEYS, name, "ids_key")
+    uses = {"numbers": "listed classes", "labels": label, "ids": ids}
+    return contents_of(
+        Entries(starts, classes, values),
+        name,
+        labels=None if label is None or not keys.read_labels else to_numpy(arrays[label]),
+        ids=None if ids is None or not keys.read_ids else to_numpy(arrays[ids]),
+        columns=ColumnUses({use: key for use, key in uses.items() if key is not None}),
+        n_classes=n_classes,
+    )
+
+
+def joined_files(files: Sequence[Contents], name: str) -> list[Contents]:
+    """Return files of top-k rows with the same classes, which each may list some of."""
+    if len({file.class_names is None for file in files}) > 1:
+        raise InputError(f"All files of '{name}' must name the classes, or none.")
+    texts = {text for file in files for text in file.class_names or ()}
+    names = tuple(sorted(texts)) or None
+    index = {text: number for number, text in enumerate(names or ())}
+    n_classes = len(index) or max(file.reader.n_classes for file in files)
+    parts = []
+    for file in files:
+        rows: TopK = file.reader.rows  # type: ignore[attr-defined]
+        new = [index[text] for text in file.class_names or ()] or range(rows.n_classes)
+        parts.append(rows.renumbered(np.array(new, dtype=np.int64), n_classes))
+    alike = [
+        read_array(part, name=file.reader.name) for part, file in zip(parts, files, strict=True)
+    ]
+    return [
+        Contents(**(vars(file) | {"reader": reader, "class_names": names}))
+        for file, reader in zip(files, alike, strict=True)
+    ]

@@ -1,1 +1,0 @@
-"""File formats, one module each, read as arrays or tables piece by piece."""

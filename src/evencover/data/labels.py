@@ -1,0 +1,343 @@
+"""Labels, values of classes and names that are stored apart from the rows, and their joining."""
+
+from __future__ import annotations
+
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover.arrays import Array, IntArray, to_numpy
+from evencover.classes import integers_if_all, is_integer_text
+from evencover.data.arrays import array_columns
+from evencover.data.columns import ID_KEYS, LABEL_KEYS, NAMES_KEY, SAVED_INDEX
+from evencover.data.csv import ONLY_COLUMN, CsvTable
+from evencover.data.formats import ARRAYS, TABLES, array_format, table_format
+from evencover.data.frames import FrameTable
+from evencover.data.location import Location, RemoteFile, as_location, expand, reading
+from evencover.data.source import Contents, Labels, Matching
+from evencover.data.tables import Table
+from evencover.errors import InputError, listed, warn_caller
+from evencover.ids import id_keys, id_values
+
+AnyPath = str | os.PathLike[str] | RemoteFile
+
+# Names of the column of classes in a table with one row per class.
+CLASS_COLUMNS = (
+    *("class", "class_name", "class_names", "classes", "label", "labels", "name"),
+    SAVED_INDEX,
+)
+
+
+class SeparateLabels(NamedTuple):
+    """Labels that are stored apart from the rows."""
+
+    values: Any  #: (M,) in any order if they have ids
+    ids: Array | None = None  #: (M,) their ids
+    times: Array | None = None  #: (M,) when they were known, for `monitor`
+    row_name: Callable[[int], str] = "row {}".format  #: describes a value in messages
+    n_columns: int = 1  #: number of columns of their table
+    distinct: tuple[str, ...] = ()  #: other columns of their table whose values all differ
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def labels_of_file(
+    path: AnyPath,
+    key: str | None = None,
+    ids_key: str | None = None,
+    n_rows: int | None = None,
+    *,
+    read_ids: bool = True,
+    with_times: bool = False,
+) -> SeparateLabels:
+    """Read labels, with ids and times; `n_rows` are expected in all.
+
+    Accept files of every data format, and text with one label per line. Concatenate the files of a
+    folder or a glob, which must all have ids if one has.
+    """
+    files = _files(path)
+    id_keys_of = (ids_key or ID_KEYS[0], *ID_KEYS) if read_ids else ()
+    n_rows = n_rows if len(files) == 1 else None
+    parts = [_read(file, key or "labels", id_keys_of, n_rows, with_times) for file in files]
+    starts = list(accumulate((len(part.values) for part in parts[:-1]), initial=0))
+
+    def row_name(row: int) -> str:
+        which = bisect_right(starts, row) - 1
+        return f"row {row - starts[which]} of '{files[which]}'"
+
+    values, ids, times = zip(*(part[:3] for part in parts), strict=True)
+    if len({column is None for column in ids}) > 1:
+        without = files[[column is None for column in ids].index(True)]
+        raise InputError(
+            f"All files of '{path}' must have ids if one has. Got none in '{without}'."
+        )
+    return SeparateLabels(
+        _joined(values),
+        None if ids[0] is None else _joined([id_values(column) for column in ids]),
+        None if any(column is None for column in times) else _joined(times),
+        row_name=row_name,
+        n_columns=parts[0].n_columns,
+        distinct=parts[0].distinct,
+    )
+
+
+def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
+    """Read one value per class: (class, value) pairs, or a single column of values."""
+    found: list[Any] = []
+    for location in _files(path):
+        with _columns(location) as columns:
+            if len(columns) == 1:
+                found += _read(location, key).values.tolist()
+                continue
+            class_name, value_name = _class_columns(list(columns), key, f"'{location}'")
+            classes = map(str, columns[class_name].tolist())
+            found += zip(classes, columns[value_name].tolist(), strict=True)
+    return found
+
+
+def _class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]:
+    """Find the columns of classes and of values in a table with one row per class."""
+    class_name = next((name for name in CLASS_COLUMNS if name in names and name != key), None)
+    if len(names) == 2:
+        others = [name for name in names if name != class_name]
+        value_name = key if key in names else others[-1]
+        return next(name for name in names if name != value_name), value_name
+    if class_name is None or key not in names:
+        raise InputError(f"{owner} must have the columns 'class' and {key!r}. Got {listed(names)}.")
+    return class_name, key
+
+
+def class_names_from_file(path: AnyPath) -> list[str]:
+    """Read class names: a text file with a name per line, a CSV or JSON list, or a model."""
+    location = as_location(path)
+    if location.suffix.lower() == ".safetensors" and isinstance(location, Path):
+        return _names_of_model(location)
+    if location.suffix.lower() == ".json":
+        with reading(location), location.open("rb") as file:
+            names = json.load(file)
+        if not isinstance(names, list) or not set(map(type, names)) <= {str}:
+            raise InputError(f"'{location}' must be a list of class names. Got other JSON.")
+        return names
+    if location.suffix.lower() in ARRAYS or location.suffix.lower() in TABLES:
+        with _columns(location) as columns:
+            wanted = [name for name in CLASS_COLUMNS if name in columns]
+            if len(columns) > 1 and not wanted:
+                raise InputError(f"'{location}' must have a column 'class'. Got {listed(columns)}.")
+            name = wanted[0] if wanted else next(iter(columns))
+            texts = [str(text) for text in columns[name].tolist()]
+            return texts[name == ONLY_COLUMN and texts[0] in CLASS_COLUMNS :]  # without a heading
+    with reading(location), location.open("rb") as file:
+        text = file.read().decode("utf-8-sig").replace("\r\n", "\n")
+    return text.removesuffix("\n").split("\n")  # a name may be white space
+
+
+def _names_of_model(path: Path) -> list[str]:
+    """Return the class names in the metadata of a model or of another file of tensors."""
+    from safetensors import safe_open
+
+    with reading(path), safe_open(path, framework="numpy") as file:
+        metadata = file.metadata() or {}
+        names = json.loads(metadata.get(NAMES_KEY, "null"))
+        if "evencover" in metadata:
+            names = json.loads(metadata["evencover"])["fit"]["rows"]["class_names"]
+    if names is None:
+        raise InputError(f"'{path}' must have class names. Got none.")
+    return list(names)
+
+
+def _joined(columns: Sequence[Array]) -> Array:
+    """Concatenate arrays; empty ones do not affect the type."""
+    filled = [column for column in columns if len(column)] or columns[:1]
+    if len({column.dtype.kind in "iu" for column in filled}) > 1:
+        raise InputError("Labels and ids of all files must be integers, or all text.")
+    return filled[0] if len(filled) == 1 else np.concatenate(filled)
+
+
+def _files(path: AnyPath) -> list[Location]:
+    location = as_location(path)
+    return expand(location) or [location]
+
+
+@contextmanager
+def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
+    """Open the columns or arrays of a file by name; integers of text files are integers."""
+    table, arrays_of = table_format(location), array_format(location)
+    with reading(location) as identity:
+        if table is not None:
+            yield _TableColumns(table.open(location, identity, None))
+        elif arrays_of is not None:
+            with array_columns(location, arrays_of) as arrays:
+                yield arrays
+        else:
+            with location.open("rb") as file:
+                lines = [line.strip() for line in file.read().decode("utf-8-sig").split("\n")]
+            yield {ONLY_COLUMN: integers_if_all([line for line in lines if line])}
+
+
+class _TableColumns(Mapping[str, Array]):
+    """The columns of a table, read on demand; the saved index of pandas has one name."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        names = [name for name, _ in table.columns]
+        self.stored = {SAVED_INDEX if name == table.index else name: name for name in names}
+
+    def __getitem__(self, name: str) -> Array:
+        return self.table.column(self.stored[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.stored)
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+
+def _read(
+    location: Location,
+    key: str,
+    id_keys_of: Sequence[str] = (),
+    n_rows: int | None = None,
+    with_times: bool = False,
+) -> SeparateLabels:
+    """Read one value per row, with ids and times if the file has them.
+
+    The column has one of the names of `key`, or is the only one. The first cell of a CSV file with
+    one column is its name if that is `key`, or if there is one cell more than rows, and the first
+    is no number and occurs once.
+    """
+    with _columns(location) as columns:
+        is_named = location.suffix.lower() in ARRAYS and ONLY_COLUMN not in columns
+        name, ids = _chosen(columns, key, id_keys_of, f"'{location}'", is_named=is_named)
+        values = columns[name]
+        if table_format(location) is CsvTable and list(columns) == [ONLY_COLUMN] and len(values):
+            first, is_longer = str(values[0]), len(values) - 1 == n_rows
+            is_new = first not in values[1:].astype(str) and not is_integer_text(first)
+            if first == key or (is_longer and is_new):
+                values = integers_if_all(list(map(str, values[1:].tolist())))
+        id_column = None if ids is None else columns[ids]
+        if id_column is not None and len(id_column) != len(values):
+            raise InputError(f"'{location}' has {len(id_column)} ids for {len(values)} values.")
+        times = columns.get("time") if with_times else None
+        others = () if ids else tuple(n for n in columns if n != name and _tells_rows(columns[n]))
+        return SeparateLabels(values, id_column, times, n_columns=len(columns), distinct=others)
+
+
+def _chosen(
+    columns: Collection[str], key: str, id_keys_of: Sequence[str], owner: str, *, is_named: bool
+) -> tuple[str, str | None]:
+    """Return the columns of values and of ids; the values may be the only other column."""
+    ids = next((name for name in id_keys_of if name in columns), None)
+    keys = (key, *next((usual for usual in (LABEL_KEYS, ID_KEYS) if key in usual), ()))
+    name = next((name for name in keys if name in columns), None)
+    others = [column for column in columns if column != ids]
+    if name is None and (is_named or len(others) != 1):
+        raise InputError(
+            f"{owner} must have a column {key!r}. Got {listed(columns)}; name it with labels_key "
+            "(--labels-key)."
+        )
+    return others[0] if name is None else name, ids
+
+
+def _tells_rows(values: Array) -> bool:
+    """Return whether integers or texts all differ, and do not just count the rows."""
+    if values.ndim != 1 or values.dtype.kind not in "iuUOT" or len(values) < 2:
+        return False
+    texts = [str(value) for value in values.tolist()]
+    counts = [[str(i + first) for i in range(len(texts))] for first in (0, 1)]
+    return len(set(texts)) == len(texts) and texts not in counts
+
+
+# ---- joining labels to rows ----------------------------------------------------------------------
+
+
+def labels_of_frame(
+    frame: Any, labels_key: str | None, ids_key: str | None, *, read_ids: bool = True
+) -> SeparateLabels:
+    """Read the labels of a frame, with ids if it has a column of them."""
+    columns = _TableColumns(FrameTable.of(frame))
+    id_keys_of = (ids_key or ID_KEYS[0], *ID_KEYS) if read_ids else ()
+    label, ids = _chosen(
+        columns, labels_key or "labels", id_keys_of, "'labels'", is_named=labels_key is not None
+    )
+    return SeparateLabels(
+        columns[label],
+        None if ids is None else columns[ids],
+        n_columns=len(columns),
+        distinct=()
+        if ids
+        else tuple(name for name in columns if name != label and _tells_rows(columns[name])),
+    )
+
+
+def joined_labels(contents: Contents, labels: SeparateLabels) -> Labels:
+    """Match labels to rows, by id if both have ids, and warn of labels in doubt."""
+    values, row_name = to_numpy(labels.values, "'labels'"), labels.row_name
+    if labels.ids is not None and contents.ids is not None:
+        order = positions_by_id(contents.ids, labels.ids, contents.reader.row_name, row_name)
+        n_unused = len(values) - len(order)
+        matching = Matching(len(order), True, n_unused, is_doubtful=n_unused > 0)
+        values, row_name = values[order], partial(_name_of_label, row_name, order)
+    else:
+        shared = [name for name in labels.distinct if name in contents.columns.left_out]
+        if shared:
+            raise InputError(
+                f"Rows and labels with ids must be matched by them. Got {shared[0]!r} in both; "
+                f"call it 'id' in both or name it with --ids-key {shared[0]} to match by it, or "
+                "pass labels without it to match by position."
+            )
+        without = "the labels" if contents.ids is not None else ""
+        without = contents.reader.name if labels.ids is not None else without
+        matching = Matching(values.size, without=without, is_doubtful=labels.n_columns > 1)
+    if matching.is_doubtful:
+        warn_caller(matching.sentence)
+    return Labels(values, row_name, matching)
+
+
+def _name_of_label(row_name: Callable[[int], str], order: IntArray, row: int) -> str:
+    """Describe the label of a row by its place in the file of labels."""
+    return row_name(int(order[row]))
+
+
+def positions_by_id(
+    ids: Any,
+    label_ids: Any,
+    row_name: Callable[[int], str] = "row {}".format,
+    label_name: Callable[[int], str] = "row {}".format,
+) -> IntArray:
+    """Return the position of each id (N,) among those of the labels, of which some may be unused.
+
+    Raise InputError if an id occurs twice, or if an id is not among the others.
+    """
+    ids, label_ids = id_values(ids, row_name), id_values(label_ids, label_name)
+    keys, label_keys = id_keys(ids, len(ids)), id_keys(label_ids, len(label_ids))
+    if np.array_equal(keys, label_keys):
+        return np.arange(len(keys))
+    for some, values, where in ((keys, ids, "rows"), (label_keys, label_ids, "labels")):
+        _, first = np.unique(some, return_index=True)
+        if len(first) < len(some):
+            repeated = np.delete(values, first)
+            raise InputError(
+                f"Each id must occur once to match labels by id. Got {len(repeated)} of the "
+                f"{where} with an earlier id, such as {listed(repeated[:3])}."
+            )
+    _, in_rows, in_labels = np.intersect1d(keys, label_keys, True, True)
+    positions = np.full(len(keys), -1)
+    positions[in_rows] = in_labels
+    lacking, unused = ids[positions < 0], np.delete(label_ids, in_labels)
+    if len(lacking):
+        more = f" and {len(unused):,} labels without a row (such as {listed(unused[:3])})"
+        raise InputError(
+            f"Every row must have one of the labels, by its id. Got {len(lacking):,} rows without "
+            f"labels (such as {listed(lacking[:3])}){more if len(unused) else ''}; correct the "
+            "ids, or leave these rows out."
+        )
+    return positions

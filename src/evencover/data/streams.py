@@ -1,0 +1,154 @@
+"""Read what Python holds: frames, dictionaries, outputs of trainers, and iterables of blocks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evencover.arrays import to_numpy
+from evencover.classes import checked_names
+from evencover.data.columns import (
+    ID_KEYS,
+    LABEL_KEYS,
+    NAMES_KEY,
+    USUAL,
+    Keys,
+    found_key,
+    matrix_key,
+    names_logits,
+)
+from evencover.data.entries import of_table
+from evencover.data.frames import FrameTable, is_frame
+from evencover.data.readers import ArrayReader, RawBlock, Reader, read_array, slices
+from evencover.data.records import is_entries, lists_classes
+from evencover.data.source import Contents, Labels
+from evencover.errors import InputError, listed
+
+
+def unpacked(values: Any, keys: Keys = USUAL) -> Contents:
+    """Unpack a frame, a dictionary, a Trainer's output, a pair of rows and labels, or rows."""
+    if is_frame(values):
+        return of_table(FrameTable.of(values), keys)
+    if isinstance(values, Mapping):
+        return _of_dictionary(values, keys)
+    if is_trainer_output(values):
+        rows = values.predictions
+        rows = rows[0] if isinstance(rows, tuple | list) else rows  # hidden states follow it
+        return _of_rows(rows, values.label_ids, logits=True)
+    rows, labels = rows_and_labels(values)
+    if labels is None:
+        return _of_rows(rows)
+    contents = unpacked(rows, keys)
+    return replace(contents, labels=Labels(to_numpy(labels, "'labels'")))
+
+
+def _of_rows(rows: Any, labels: Any = None, **about: Any) -> Contents:
+    names = getattr(rows, "class_names", None)
+    if names is not None:
+        names = checked_names(names, len(names), "'class_names' of TopK")
+    stored = None if labels is None else Labels(to_numpy(labels, "'labels'"))
+    return Contents(reader=read_array(rows), class_names=names, labels=stored, **about)
+
+
+def is_trainer_output(values: Any) -> bool:
+    """Return whether values are the output of Trainer.predict (Hugging Face)."""
+    return hasattr(values, "predictions") and hasattr(values, "label_ids")
+
+
+def rows_and_labels(block: Any) -> tuple[Any, Any]:
+    """Separate a block and its labels; a torch DataLoader yields lists, not tuples."""
+    is_pair = isinstance(block, tuple | list) and len(block) == 2
+    if is_pair and (isinstance(block, tuple) or getattr(block[0], "ndim", 0) == 2):
+        return block[0], block[1]
+    return block, None
+
+
+def are_records(values: Any) -> bool:
+    """Return whether a list in memory has rows that list their top classes, as pipelines return."""
+    if not isinstance(values, list | tuple) or not values:
+        return False
+    first = values[0]
+    if is_entries(first) or is_entries(values):
+        return True
+    return isinstance(first, Mapping) and lists_classes(first)
+
+
+def _of_dictionary(batch: Mapping[str, Any], keys: Keys) -> Contents:
+    owner = "the dictionary"
+    key = matrix_key(batch, owner, keys)
+    label = found_key(batch, keys.labels, LABEL_KEYS, owner, "labels_key")
+    ids = found_key(batch, keys.ids, ID_KEYS, owner, "ids_key")
+    names = batch.get(NAMES_KEY)
+    if names is not None:
+        names = to_numpy(names).tolist()
+        names = checked_names(names, len(names), f"{NAMES_KEY!r} in {owner}")
+    labels = None if label is None or not keys.read_labels else batch[label]
+    contents = _of_rows(batch[key], labels, logits=names_logits(key, batch))
+    return replace(
+        contents,
+        class_names=names or contents.class_names,
+        ids=None if ids is None or not keys.read_ids else batch[ids],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamReader(Reader):
+    """Reads an iterable of blocks, such as the batches of a data loader, once."""
+
+    stream: Iterator[Any]
+    class_names: tuple[str, ...] | None
+    keys: Keys = USUAL
+
+    def row_blocks(self) -> Iterator[RawBlock]:
+        """Read the blocks; split large ones."""
+        start = 0
+        for item in self.stream:
+            block = unpacked(item, self.keys)
+            assert isinstance(block.reader, ArrayReader)
+            rows, ids = block.reader.rows, block.ids
+            labels = None if block.labels is None or not self.has_labels else block.labels.values
+            if block.class_names != self.class_names:
+                names = listed(block.class_names or ["no names"], 5)
+                raise InputError(f"Blocks must have the same columns. Got {names}.")
+            for name, column in (("labels", block.labels), ("ids", ids)):
+                if (column is not None) != getattr(self, f"has_{name}") and (
+                    name == "ids" or self.keys.read_labels
+                ):
+                    raise InputError(
+                        f"All blocks must come with {name}, or none. Got a change from row {start} "
+                        f"on; put the {name} into every block."
+                    )
+            if labels is not None and labels.shape[:1] != (len(rows),):
+                raise InputError(
+                    f"'labels' must have one entry per row. Got {labels.size} labels for "
+                    f"{len(rows)} rows."
+                )
+            yield from slices(rows, labels, ids)
+            start += len(rows)
+
+    def without_ids(self) -> StreamReader:
+        """Ignore the ids of the blocks."""
+        return replace(self, has_ids=False, keys=replace(self.keys, read_ids=False))
+
+
+def read_stream(blocks: Iterable[Any], keys: Keys = USUAL) -> Contents:
+    """Read blocks of rows one by one; the first block shows what all of them contain."""
+    stream = iter(blocks)
+    item = next(stream, None)
+    if item is None:
+        reader = StreamReader(stream=stream, n_classes=0, n_rows=0, class_names=None)
+        return Contents(reader=reader)
+    first = unpacked(item, keys)
+    reader = StreamReader(
+        stream=itertools.chain([item], stream),
+        n_classes=first.reader.n_classes,
+        is_listed=first.reader.is_listed,
+        n_rows=None,
+        class_names=first.class_names,
+        keys=keys,
+        has_labels=keys.read_labels and first.labels is not None,
+        has_ids=first.ids is not None,
+    )
+    return replace(first, reader=reader, labels=None, ids=None)

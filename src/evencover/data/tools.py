@@ -1,0 +1,148 @@
+"""JSON documents of deployed tools: rules for where rows, names, scores and ids stand.
+
+A rule is a function of a document that returns its records, or None for another document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from evencover.data.columns import Keys, entry_keys
+from evencover.data.location import Identity, Location, as_location, reading
+from evencover.data.records import Record, RecordTable, is_entries, lists_classes
+from evencover.errors import InputError
+from evencover.validation import parse_json
+
+Records = list[Any] | None
+
+
+def species_net(document: Any) -> Records:
+    """SpeciesNet: the labels are those of its classifier, with their taxonomy; no failed images."""
+    predictions = document.get("predictions") if isinstance(document, Mapping) else None
+    if not isinstance(predictions, list):
+        return None
+    if not all(isinstance(each, Mapping) and "filepath" in each for each in predictions):
+        return None
+    found = [each for each in predictions if "classifications" in each]
+    return [{"id": each["filepath"], **each["classifications"]} for each in found]
+
+
+def table_by_id(document: Any) -> Records:
+    """Return the records of {id: record}, as timm and pandas (orient="index") write them."""
+    if not isinstance(document, Mapping) or not document:
+        return None
+    is_row = [isinstance(row, Mapping) and lists_classes(row) for row in document.values()]
+    return [{"id": name, **row} for name, row in document.items()] if all(is_row) else None
+
+
+def table_by_column(document: Any) -> Records:
+    """Return the records of {columns, index, data}, as timm and pandas (orient="split") do."""
+    if not isinstance(document, Mapping) or document.keys() != {"columns", "index", "data"}:
+        return None
+    rows = zip(document["index"], document["data"], strict=True)
+    return [{"id": i, **dict(zip(document["columns"], row, strict=True))} for i, row in rows]
+
+
+def one_row(document: Any) -> Records:
+    """One result of a zero-shot pipeline."""
+    return [document] if isinstance(document, Mapping) and lists_classes(document) else None
+
+
+def rows(document: Any) -> Records:
+    """Return the rows of a list; a flat list of labels with scores may have one row or several."""
+    if not isinstance(document, list | tuple):
+        return None
+    if not is_entries(document):
+        return list(document)
+    names, scores = zip(*((each[key] for key in _keys_of(each)) for each in document), strict=True)
+    is_number = all(isinstance(score, int | float) for score in scores)
+    if len(document) > 1 and not (is_number and (sum(scores) > 1.01 or len({*names}) < len(names))):
+        raise InputError(
+            "A flat list of labels with scores may be one row, or one label per row. Write "
+            "[[...]] around the entries of one row, and [[...], [...]] for several."
+        )
+    return [[each] for each in document]
+
+
+def _keys_of(entry: Any) -> tuple[str, str]:
+    keys = entry_keys(entry) if isinstance(entry, Mapping) else None
+    if keys is None:
+        raise InputError(f"Every entry must have a label and a score. Got {str(entry)[:60]}.")
+    return keys
+
+
+RULES: tuple[Callable[[Any], Records], ...] = (
+    species_net,
+    table_by_column,
+    one_row,
+    table_by_id,
+    rows,
+)
+
+
+def records_of(document: Any, owner: str) -> list[Any]:
+    """Return the records of a document, by the first rule that fits."""
+    for rule in RULES:
+        found = rule(document)
+        if found is not None:
+            return found
+    keys = list(document)[:5] if isinstance(document, Mapping) else type(document).__name__
+    raise InputError(
+        f"{owner} must be a list of rows, or the output of SpeciesNet, of a Hugging Face pipeline "
+        f"or of timm. Got {keys}; write one JSON object per line (.jsonl)."
+    )
+
+
+def read_document(location: Location) -> Any:
+    """Parse a JSON file."""
+    with location.open("rb") as file:
+        return parse_json(file.read(), f"'{location}'")
+
+
+def read_predictions(path: str) -> Any:
+    """Parse a JSON file that SpeciesNet wrote."""
+    location = as_location(path)
+    with reading(location):
+        document = read_document(location)
+    if species_net(document) is None:
+        raise InputError(
+            f"A .json output needs predictions of SpeciesNet. Got '{path}'; write .jsonl, .csv or "
+            ".parquet."
+        )
+    return document
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonTable(RecordTable):
+    """A JSON document."""
+
+    @classmethod
+    def open(cls, location: Location, identity: Identity, keys: Keys | None) -> Self:
+        """Read the records of the whole document."""
+
+        def records(location: Location) -> Iterator[Record]:
+            return iter(records_of(read_document(location), f"'{location}'"))
+
+        return cls.of(location, identity, keys, records)
+
+
+def table_of_rows(values: Sequence[Any], keys: Keys) -> RecordTable:
+    """Return rows in memory, as a pipeline returns them, as a table."""
+    found = records_of(values, "the list")
+    return RecordTable.of(None, None, keys, lambda _: iter(found), name="the list")
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def with_sets(document: Any, rows: Iterable[tuple[list[str], bool]]) -> Any:
+    """Return the document of SpeciesNet with the set of each prediction, and if it is accepted."""
+    left, changed = iter(rows), []
+    for prediction in document["predictions"]:
+        if "classifications" in prediction:
+            names, accepted = next(left)
+            prediction = {**prediction, "prediction_set": names, "accepted": accepted}
+        changed.append(prediction)
+    return {**document, "predictions": changed}
