@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any
 from unicodedata import category, normalize
 
@@ -43,7 +44,7 @@ class Classes:
     def index(self) -> Mapping[str, int]:
         """The index of each class by its name, or by its decimal text if classes have no names."""
         names = map(str, range(self.n)) if self.names is None else self.names
-        return {name: index for index, name in enumerate(names)}
+        return dict(zip(names, count(), strict=False))
 
     @cached_property
     def digest(self) -> str:
@@ -53,9 +54,10 @@ class Classes:
     @cached_property
     def number_name(self) -> str | None:
         """The first name that is a number, but not that of its own index; None if there is none."""
-        names = enumerate(self.names or ())
-        wrong = (name for i, name in names if name != str(i) and _NUMBER.fullmatch(name))
-        return next(wrong, None)
+        for index, name in enumerate(self.names or ()):
+            if _NUMBER.fullmatch(name) and name != str(index):
+                return name
+        return None
 
     def match(self, names: Sequence[str], owner: str, *, all_of_them: bool = True) -> IntArray:
         """Return the index here of each of these names, the classes of `owner`.
@@ -115,7 +117,7 @@ class Classes:
                 f"{owner} must have one entry per row. Got {len(values)} labels for {n_rows} rows."
             )
         if labels_are is None and values.dtype.kind == "O":
-            self._reject_mixed(values.tolist(), owner, row_name)
+            _reject_mixed(values.tolist(), owner, row_name)
         if self.are_names(values, owner, labels_are):
             return self._of_names(values.tolist(), owner, row_name, allow_unknown=allow_unknown)
         if are_text(values):
@@ -132,16 +134,6 @@ class Classes:
                 f"there are {self.n} classes. Got {values[row]} in {row_name(row)}."
             )
         return values.astype(np.int64, copy=False)
-
-    def _reject_mixed(self, labels: list[Any], owner: str, row_name: Callable[[int], str]) -> None:
-        """Raise for integers among text: the type of one label would decide about another."""
-        row = next((row for row, label in enumerate(labels) if type(label) is int), None)
-        if row is not None and any(isinstance(label, str) for label in labels):
-            raise InputError(
-                f"{owner} must be all text or all integers. Got {labels[row]!r} in {row_name(row)} "
-                "among text; state what they are with labels_are='indices' or 'names' "
-                "(--labels-are)."
-            )
 
     def are_names(self, labels: Array, owner: str, labels_are: str | None = None) -> bool:
         """Return whether labels are names of these classes, not indices."""
@@ -170,16 +162,14 @@ class Classes:
         allow_unknown: bool,
     ) -> IntArray:
         index, n = self.index, self.n
-        indices = [index.get(label, n) if isinstance(label, str) else n for label in labels]
-        if n in indices:
-            for row, label in enumerate(labels):
-                if indices[row] < n:
-                    continue
-                is_integer = isinstance(label, int) and not isinstance(label, bool)
-                indices[row] = index.get(str(label), n) if is_integer else n
-                is_name = isinstance(label, str) and label.strip() not in MISSING
-                if indices[row] == n and not (allow_unknown and is_name):
-                    raise self.unknown_label(label, row_name(row))
+        indices = []
+        for row, label in enumerate(labels):
+            is_text = isinstance(label, str)
+            is_integer = isinstance(label, int) and not isinstance(label, bool)
+            indices.append(index.get(str(label), n) if is_text or is_integer else n)
+            is_name = is_text and label.strip() not in MISSING
+            if indices[row] == n and not (allow_unknown and is_name):
+                raise self.unknown_label(label, row_name(row))
         return np.array(indices, dtype=np.int64)
 
     def _of_decimals(
@@ -210,6 +200,17 @@ class Classes:
         )
 
 
+def _reject_mixed(labels: list[Any], owner: str, row_name: Callable[[int], str]) -> None:
+    """Raise for integers among text: the type of one label would decide about another."""
+    types = list(map(type, labels))
+    if int in types and str in types:
+        row = types.index(int)
+        raise InputError(
+            f"{owner} must be all text or all integers. Got {labels[row]!r} in {row_name(row)} "
+            "among text; state what they are with labels_are='indices' or 'names' (--labels-are)."
+        )
+
+
 def _visible(name: str) -> str:
     """Return a name without what the eye does not see: surrounding space and Unicode form."""
     folded = normalize("NFKC", name)
@@ -219,7 +220,7 @@ def _visible(name: str) -> str:
 def are_text(labels: Array) -> bool:
     """Return whether labels are text."""
     if labels.dtype.kind == "O":
-        return any(isinstance(label, str) for label in labels.tolist())
+        return not {str, np.str_}.isdisjoint(map(type, labels.tolist()))
     return labels.size > 0 and labels.dtype.kind in "UT"
 
 
@@ -258,31 +259,29 @@ def checked_names(names: Iterable[object], n_classes: int, owner: str) -> tuple[
     names = list(names)
     if len(names) != n_classes:
         raise InputError(f"{owner} must have one name per class. Got {len(names)} for {n_classes}.")
-    is_missing = [
-        name is None or type(name).__name__ in ("NAType", "NaTType") or name != name or name == ""
-        for name in names
-    ]
-    if any(is_missing):
-        bad = [f"{names[i]!r} for class {i}" for i in np.flatnonzero(is_missing)]
-        raise InputError(f"{owner} must name every class. Got {listed(bad, 5)}.")
-    texts = tuple(str(name) for name in names)
+    texts, missing, first = tuple(map(str, names)), list[str](), dict[str, int]()
+    for index, name in enumerate(names):
+        is_null = name is None or type(name).__name__ in ("NAType", "NaTType")
+        if is_null or name == "" or name != name:
+            missing.append(f"{name!r} for class {index}")
+        if first.setdefault(texts[index], index) != index and not missing:
+            raise InputError(
+                f"{owner} must be unique. Got {name!r} for the classes {first[texts[index]]} and "
+                f"{index}; rename one of them."
+            )
+    if missing:
+        raise InputError(f"{owner} must name every class. Got {listed(missing, 5)}.")
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:
         raise InputError(f"{owner} must be text. Got {error.object[error.start]!r}.") from None
-    first: dict[str, int] = {}
-    for column, name in enumerate(texts):
-        if first.setdefault(name, column) != column:
-            raise InputError(
-                f"{owner} must be unique. Got {name!r} for the classes {first[name]} and {column}; "
-                "rename one of them."
-            )
     return texts
 
 
 def count_up(names: Iterable[str]) -> bool:
     """Return whether the names are the default 0, 1, 2, ... of a frame."""
-    return all(name == str(column) for column, name in enumerate(names))
+    names = list(names)
+    return names == list(map(str, range(len(names))))
 
 
 # ---- values of classes ---------------------------------------------------------------------------

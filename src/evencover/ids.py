@@ -46,13 +46,14 @@ def id_keys(ids: Any, n_rows: int, row_name: RowName = "row {}".format) -> Array
 
 
 def _keys_of_text(texts: Iterable[str]) -> list[int]:
-    return [
-        int(text)
-        if len(text) < 20 and _DECIMAL.fullmatch(text) and 0 <= int(text) < _OF_TEXT
-        else _OF_TEXT
-        | int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-        for text in texts
-    ]
+    keys = []
+    for text in texts:
+        if len(text) < 20 and _DECIMAL.fullmatch(text) and 0 <= int(text) < _OF_TEXT:
+            keys.append(int(text))
+        else:
+            digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+            keys.append(_OF_TEXT | int.from_bytes(digest, "little"))
+    return keys
 
 
 def id_values(ids: Any, row_name: RowName = "row {}".format) -> Array:
@@ -75,8 +76,8 @@ def id_values(ids: Any, row_name: RowName = "row {}".format) -> Array:
     if kind not in "OUT":
         raise _no_ids(values.dtype.name, row_name(0))
     items = values.ravel().tolist()
-    types = dict.fromkeys(map(type, items))
-    if not all(issubclass(item_type, str | int | UUID) for item_type in types):
+    types = set(map(type, items))
+    if not types <= {str, int, UUID}:
         _reject(np.array(list(map(_is_missing, items)), dtype=bool), "a missing value", row_name)
     kinds = set(map(_kind, types))
     if len(kinds) > 1:
@@ -106,8 +107,10 @@ def _is_missing(item: Any) -> bool:
 
 def _kind(item_type: type) -> str:
     """Name the kind of ids of a type."""
-    kinds = (kind for kind, types in _KINDS.items() if issubclass(item_type, types))
-    return next(kinds, item_type.__name__)
+    for kind, types in _KINDS.items():
+        if issubclass(item_type, types):
+            return kind
+    return item_type.__name__
 
 
 _KINDS: dict[str, Any] = {
@@ -134,13 +137,13 @@ def _integers(values: Array, limit: int, row_name: RowName) -> Array:
 
 def _texts(texts: list[str], row_name: RowName) -> Array:
     """Check that texts are not blank and can be encoded; keep them as objects."""
-    _reject(np.array([not text.strip() for text in texts], dtype=bool), "a blank text", row_name)
     for row, text in enumerate(texts):
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError:  # half of a character
-                raise _no_ids("text that UTF-8 cannot encode", row_name(row)) from None
+        if not text.strip():
+            raise _no_ids("a blank text", row_name(row))
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half of a character
+            raise _no_ids("text that UTF-8 cannot encode", row_name(row)) from None
     return np.array(texts, dtype=object)
 
 

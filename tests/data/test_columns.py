@@ -5,13 +5,13 @@ import pytest
 from inputs import LABELS, NAMES, pa, write_arrays, write_table
 
 from evencover import InputError
-from evencover.data.labels import class_values_from_file, labels_of_file
+from evencover.data.labels import class_values_from_file, separate_labels
 
 
 @pytest.mark.parametrize("text", ["2\n0\n1\n", "2\r\n0\r\n1", "\ufeff2\n0\n1\n", " 2 \n\n0\n1\n\n"])
 def test_a_column_of_numbers_as_text(tmp_path, text):
     (tmp_path / "y.txt").write_text(text, encoding="utf-8", newline="")
-    column = labels_of_file(tmp_path / "y.txt").values
+    column = separate_labels(tmp_path / "y.txt").values
     assert column.dtype == np.int64
     assert column.tolist() == [2, 0, 1]
 
@@ -28,16 +28,16 @@ def test_a_column_of_a_table(tmp_path, labels, ending, named):
     else:
         columns = {"id": np.arange(len(labels)), "label": labels} if named else {"truth": labels}
         write_table(path, pa.table(columns))
-    assert labels_of_file(path).values.tolist() == labels.tolist()
+    assert separate_labels(path).values.tolist() == labels.tolist()
 
 
 @pytest.mark.parametrize("kind", ["npz", "safetensors", "h5", "zarr 3"])
 def test_a_column_of_an_array_file(tmp_path, kind):
     path = write_arrays(tmp_path, kind, label=LABELS, ids=LABELS + 5)
-    assert labels_of_file(path).values.tolist() == LABELS.tolist()
-    assert labels_of_file(path, "ids").values.tolist() == (LABELS + 5).tolist()
+    assert separate_labels(path).values.tolist() == LABELS.tolist()
+    assert separate_labels(path, "ids").values.tolist() == (LABELS + 5).tolist()
     with pytest.raises(InputError, match="'none'"):
-        labels_of_file(path, "none")
+        separate_labels(path, "none")
 
 
 def test_tables_without_the_column(tmp_path):
@@ -45,10 +45,10 @@ def test_tables_without_the_column(tmp_path):
     (tmp_path / "y.csv").write_text("a,b\n1,2\n")
     for name in ("y.parquet", "y.csv"):
         with pytest.raises(InputError, match=f"{name}' must have a column 'labels'. Got a, b"):
-            labels_of_file(tmp_path / name)
+            separate_labels(tmp_path / name)
     (tmp_path / "y.csv").write_text("id,label\n1,2\n3\n")
     with pytest.raises(InputError, match=r"y\.csv' must have 2 columns. Got 1 in row 1"):
-        labels_of_file(tmp_path / "y.csv")
+        separate_labels(tmp_path / "y.csv")
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "npz"])

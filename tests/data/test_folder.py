@@ -8,7 +8,7 @@ from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, read, write_file
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.data.labels import labels_of_file
+from evencover.data.labels import separate_labels
 
 CUTS = [(0, 9), (9, 10), (10, N)]
 ENDINGS = ["npy", "npz", "parquet", "arrow", "csv"]
@@ -60,7 +60,7 @@ def test_labels_in_one_file_or_beside_each_part(tmp_path):
     for number, (start, stop) in zip((1, 2, 10), CUTS, strict=True):
         (tmp_path / f"y-{number}.txt").write_text("\n".join(map(str, LABELS[start:stop])))
     assert_holds(as_source(folder, tmp_path / "y-*.txt"))
-    assert labels_of_file(tmp_path / "y-*.txt").values.tolist() == LABELS.tolist()
+    assert separate_labels(tmp_path / "y-*.txt").values.tolist() == LABELS.tolist()
     (tmp_path / "y-2.txt").unlink()
     with pytest.raises(InputError, match="one entry per row"):
         as_source(folder, tmp_path / "y-*.txt")

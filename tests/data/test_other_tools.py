@@ -9,7 +9,7 @@ from inputs import LABELS, LOGITS, NAMES, ROWS, N, assert_holds, read
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.data.labels import labels_of_file
+from evencover.data.labels import separate_labels
 
 pd = pytest.importorskip("pandas")
 
@@ -66,7 +66,7 @@ def test_json_lines(tmp_path, block_elements, layout):
     assert source.ids[3] == "row 3"
     assert source.class_names == (tuple(NAMES) if layout == "fields" else None)
     assert_holds(source, rows)
-    assert len(labels_of_file(path).values) == N
+    assert len(separate_labels(path).values) == N
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from inputs import FILES, LABELS, ROWS, assert_holds, read, write_file
 
 from evencover import InputError
 from evencover.data import as_source
-from evencover.data.labels import labels_of_file
+from evencover.data.labels import separate_labels
 
 ADDRESS = "memory://bucket/data"
 
@@ -46,7 +46,7 @@ def test_folders_and_patterns_from_afar(tmp_path, upload):
     address = upload(tmp_path / "parts")
     assert_holds(as_source(f"{address}/*.npz"))
     assert_holds(as_source(f"{address}/*.npz", f"{address}/*.npy"))
-    assert labels_of_file(f"{address}/*.npy").values.tolist() == LABELS.tolist()
+    assert separate_labels(f"{address}/*.npy").values.tolist() == LABELS.tolist()
     with pytest.raises(InputError, match=r"must have one format\. Got \.npy, \.npz"):
         as_source(address)
 

@@ -11,7 +11,7 @@ from inputs import LABELS, NAMES, ROWS, N, assert_holds, assert_refused
 
 from evencover import EvencoverWarning, InputError
 from evencover.data import as_source
-from evencover.data.labels import labels_of_file
+from evencover.data.labels import separate_labels
 from evencover.ids import id_keys
 
 DOUBLES = ROWS.astype(np.float64)
@@ -116,9 +116,9 @@ def test_a_label_is_not_cut_off_at_a_comma(tmp_path, content):
     path = tmp_path / "labels.csv"
     path.write_text(content)
     with pytest.raises(InputError, match=r"Got \d in row 0; text with a comma in it needs quotes"):
-        labels_of_file(path)
+        separate_labels(path)
     path.write_text(content.replace("Mam, Northern", '"Mam, Northern"'))
-    assert labels_of_file(path).values.tolist() == ["Mam, Northern"]
+    assert separate_labels(path).values.tolist() == ["Mam, Northern"]
 
 
 def test_ids_in_text_are_text(tmp_path):

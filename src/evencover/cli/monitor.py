@@ -105,10 +105,10 @@ def _note_labels(labels: LabelCounts) -> None:
 
 
 def _label_columns(read: options.Input) -> tuple[Any, Any, Any]:
-    from evencover.data.labels import labels_of_file
+    from evencover.data.labels import separate_labels
 
     assert read.labels is not None
-    labels = labels_of_file(read.labels, read.labels_key, read.ids_key, with_times=True)
+    labels = separate_labels(read.labels, read.labels_key, read.ids_key, with_times=True)
     return labels.ids, labels.values, labels.times
 
 

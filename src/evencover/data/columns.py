@@ -38,19 +38,19 @@ _INDEX = re.compile(r"(Unnamed: \d+(_level_\d+)?)?|__index_level_\d+__|index|lev
 # A column is never a class if its name is one of these words, or one of them together with words
 # that only describe it, such as latency_ms, image_path, top1_score or rowId. Class columns that are
 # numbered, such as score_0, are none of these.
-_RESERVED = re.compile(
+_WORD = (
     "ids?|uid|uuid|guid|idx|labels?|targets?|y|keys?|paths?|files?|filename|filepath|fname|url|uri|"
     "name|split|fold|partition|subset|time|times|date|datetime|timestamp|elapsed|runtime|created|"
     "updated|scores?|weights?|loss|losses|nll|entropy|perplexity|margins?|latency|duration|"
     "confidence|uncertainty|predictions?|predicted|preds?|correct|accuracy|seed|epoch"
 )
-_DESCRIBING = re.compile(
-    r"row|sample|example|item|image|img|picture|text|document|record|user|data|test|train|val|"
-    r"validation|model|class|top[0-9]*|max|min|mean|total|log|cross|ce|inference|importance|s|ms|"
-    r"us|ns|sec|seconds|p[0-9]+|at|utc|start|end|number|code|value|size|true"
+_DESCRIBING = (
+    "row|sample|example|item|image|img|picture|text|document|record|user|data|test|train|val|"
+    "validation|model|class|top[0-9]*|max|min|mean|total|log|cross|ce|inference|importance|s|ms|"
+    "us|ns|sec|seconds|p[0-9]+|at|utc|start|end|number|code|value|size|true"
 )
-# The highest number of a row, next to all numbers.
-_HIGHEST = re.compile(r"(max|top1?) (probs?|probability|softmax|logits?)")
+_HIGHEST = "(max|top1?) (probs?|probability|softmax|logits?)"  # of a row, next to all numbers
+_RESERVED = re.compile(f"(({_DESCRIBING}) )*({_WORD})( ({_WORD}|{_DESCRIBING}))*|{_HIGHEST}")
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ def found_key(
 
 def entry_keys(names: Collection[str]) -> tuple[str, str] | None:
     """Return the names of the class and the probability of an entry, if these are among `names`."""
-    both = [next((key for key in keys if key in names), None) for keys in (CLASS_KEYS, SCORE_KEYS)]
-    return None if both[0] is None or both[1] is None else (both[0], both[1])
+    classes, scores = (next(filter(names.__contains__, k), None) for k in (CLASS_KEYS, SCORE_KEYS))
+    return None if classes is None or scores is None else (classes, scores)
 
 
 # ---- the use of columns --------------------------------------------------------------------------
@@ -128,9 +128,11 @@ class ColumnUses(NamedTuple):
     guessed: tuple[str, ...] = ()  #: columns left out that might be classes
 
 
-_REASONS: dict[Kind, str] = {"text": "text", "flag": "true or false", "other": "no numbers"}
-_REASONS |= dict.fromkeys(("list", "integer list", "text list", "entries"), "a list")
-_REASONS["integer"] = "integers"
+_AN_INDEX, _A_RESERVED_NAME = "an index", "a reserved name"
+_REASONS: dict[Kind, str] = {
+    **{"integer": "integers", "text": "text", "flag": "true or false", "other": "no numbers"},
+    **dict.fromkeys(("list", "integer list", "text list", "entries"), "a list"),
+}
 _REMEDY = "name the columns of the classes with probabilities_key='p_*' (--probabilities-key)"
 
 
@@ -142,14 +144,14 @@ class Column(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Indices of the columns by use; ``numbers`` is one list column, or one column per class."""
+    """Columns by use; ``numbers`` is one list column, or one column per class."""
 
-    numbers: tuple[int, ...]
+    numbers: list[str]
     is_list: bool
     class_names: tuple[str, ...] | None
     logits: bool | None
-    label: int | None
-    ids: int | None
+    label: str | None
+    ids: str | None
     columns: ColumnUses
 
 
@@ -167,52 +169,74 @@ def choose(
     unless their name is reserved; integers are only if the user names them. Without `named`,
     columns have indices only. `index` is the column known to be the index of a frame.
     """
-    names, kinds = [column.name for column in columns], dict(columns)
-    if named:
-        reject_detections(names, owner)
-    model = _columns_of_model(columns, keys)
-    label, ids = choose_keys(columns, keys, owner, without=model, named=named)
-    others = [i for i in range(len(columns)) if i not in (label, ids)]
-    list_column = None if model else _list_column(columns, others, keys, owner)
-    class_names, logits, guessed = None, None, tuple[str, ...]()
-    reasons: dict[str, str] = {}
-    numbers: tuple[int, ...]
-    if list_column is not None:
-        numbers, logits = (list_column,), names_logits(names[list_column], names)
-        reasons = {
-            names[i]: _REASONS.get(columns[i].kind, "not the list of numbers")
-            for i in others
-            if i != list_column
-        }
-    else:
-        for i in others:
-            reason = _why_no_class(columns[i], keys, index, owner, named=named)
-            if reason is not None and names[i] not in model:
-                reasons[names[i]] = reason
-        numbers = tuple(i for i in others if names[i] not in reasons)
-        _reject_integers(columns, numbers, reasons, index, keys, owner)
-        if keys.probabilities is None and not model:
-            known = {index} | {name for name in reasons if is_index_name(name) or is_reserved(name)}
-            guessed = tuple(
-                name
-                for name in reasons
-                if name != index and (name not in known or kinds[name] == "float")
-            )
-        if named and not count_up(names[i] for i in numbers):
-            texts = [names[i] for i in numbers]
-            class_names = checked_names(texts, len(texts), f"The columns of {owner}")
-        if reasons and len(numbers) > 1:
-            texts = [f"{name!r} ({reason})" for name, reason in reasons.items()]
-            hint = ""
-            if any(kinds[name] == "float" for name in reasons) and keys.probabilities is None:
-                hint = "; if they are classes, use probabilities_key='*' (--probabilities-key)"
-            warn_caller(f"Ignored non-class columns of {owner}: {listed(texts, 5)}{hint}.")
-    some = ", ".join(names[i] for i in numbers[:4]) + (", ..." if len(numbers) > 4 else "")
+    kinds = dict(columns)
+    reject_detections(kinds, owner)
+    is_of_model = _has_classes(kinds, keys)
+    label, ids = choose_keys(columns, keys, owner, without=keys.classes if is_of_model else ())
+    others = [column for column in columns if column.name not in (label, ids)]
+    list_column = None if is_of_model else _list_column(others, keys, owner)
+    numbers, left_out, guessed = list[str](), dict[str, str](), list[str]()
+    for name, kind in others:
+        if list_column is not None:
+            is_class, reason = name == list_column, _REASONS.get(kind, "not the list of numbers")
+        elif is_of_model and name in keys.classes:
+            is_class, reason = True, ""
+        else:
+            is_class, reason = _is_class(name, kind, keys, index, owner)
+            is_certain = name == index or reason in (_AN_INDEX, _A_RESERVED_NAME)
+            if keys.probabilities is None and not is_of_model and not is_class:
+                guessed += [name] * (not is_certain or (kind == "float" and name != index))
+        if is_class:
+            numbers.append(name)
+        else:
+            left_out[name] = reason
+    integers = [name for name, why in left_out.items() if why == _REASONS["integer"]]
+    if list_column is None and not keys.classes.issuperset(integers):
+        raise InputError(
+            f"Columns of integers must have a stated use in {owner}, because they may be classes, "
+            f"labels or an index. Got integers in {listed(map(repr, integers), 5)}; leave them "
+            f"out, set labels_key or ids_key (--labels-key, --ids-key), or {_REMEDY}."
+        )
+    if not numbers:
+        raise InputError(
+            f"{owner} must have a list column of probabilities, or one column of probabilities per "
+            f"class. Got the columns {listed(kinds) or 'none'}; {_REMEDY}."
+        )
+    class_names = None
+    if list_column is None and named and not count_up(numbers):
+        class_names = checked_names(numbers, len(numbers), f"The columns of {owner}")
+    if left_out and list_column is None and len(numbers) > 1:
+        texts = [f"{name!r} ({reason})" for name, reason in left_out.items()]
+        hint = ""
+        if keys.probabilities is None and "float" in map(kinds.get, left_out):
+            hint = "; if they are classes, use probabilities_key='*' (--probabilities-key)"
+        warn_caller(f"Ignored non-class columns of {owner}: {listed(texts, 5)}{hint}.")
+    some = ", ".join(numbers[:4]) + (", ..." if len(numbers) > 4 else "")
     used = {"numbers": some if len(numbers) == 1 else f"{len(numbers)} columns: {some}"}
-    used |= {} if label is None else {"labels": names[label]}
-    used |= {} if ids is None else {"ids": names[ids]}
-    uses = ColumnUses(used, reasons, guessed)
+    used |= ({} if label is None else {"labels": label}) | ({} if ids is None else {"ids": ids})
+    uses = ColumnUses(used, left_out, tuple(guessed))
+    logits = None if list_column is None else names_logits(list_column, kinds)
     return Layout(numbers, list_column is not None, class_names, logits, label, ids, uses)
+
+
+def choose_keys(
+    columns: Sequence[Column], keys: Keys, owner: str, *, without: Collection[str] = ()
+) -> tuple[str | None, str | None]:
+    """Return the columns of labels and of ids, by the given or usual names."""
+    kinds, known = dict[str, Kind](), {*LABEL_KEYS, *ID_KEYS, keys.labels, keys.ids}
+    for name, kind in columns:
+        if name in kinds and name in known:
+            raise InputError(f"{owner} must have one column {name!r}. Got several; rename others.")
+        kinds[name] = kind
+    label = found_key(kinds, keys.labels, (), owner, "labels_key")
+    if label is None:
+        for key in LABEL_KEYS:
+            kind = "list" if key in without else kinds.get(key, "list")
+            if not kind.endswith(("list", "entries")) and (key, kind) != ("y", "float"):
+                label = key
+                break
+    usual = tuple(key for key in ID_KEYS if key not in without)
+    return label, found_key(kinds, keys.ids, usual, owner, "ids_key")
 
 
 # Tables with one label and one confidence per row, by the columns of their tool.
@@ -223,10 +247,11 @@ DETECTIONS = {
 _SINTAX = re.compile(r"[a-z]:[^,]+\([0-9.]+\)(,[a-z]:[^,]+\([0-9.]+\))*")
 
 
-def reject_detections(names: Sequence[str], owner: str) -> None:
+def reject_detections(names: Collection[str], owner: str) -> None:
     """Raise for tables that have the confidence of one label per row, and no distribution."""
-    tools = [tool for tool, columns in DETECTIONS.items() if columns <= set(names)]
-    tools += ["SINTAX"] * any(map(_SINTAX.fullmatch, names))
+    tools = ["SINTAX"] * any(map(_SINTAX.fullmatch, names))
+    for tool, columns in DETECTIONS.items():
+        tools += [tool] * columns.issubset(names)
     if tools:
         raise InputError(
             f"{owner} must have probabilities of several classes in each row. Got a table of "
@@ -235,36 +260,11 @@ def reject_detections(names: Sequence[str], owner: str) -> None:
         )
 
 
-def choose_keys(
-    columns: Sequence[Column],
-    keys: Keys,
-    owner: str,
-    *,
-    without: Collection[str] = (),
-    named: bool = True,
-) -> tuple[int | None, int | None]:
-    """Return the columns of labels and of ids, by the given or usual names."""
-    names = [column.name for column in columns]
-    given_label = found_key(names, keys.labels, (), owner, "labels_key")
-    given_ids = found_key(names, keys.ids, (), owner, "ids_key")
-    known = {*LABEL_KEYS, *ID_KEYS, keys.labels, keys.ids}
-    twice = sorted(name for name in {*names} & known if names.count(name) > 1)
-    if named and twice:
-        raise InputError(f"{owner} must have one column {twice[0]!r}. Got several; rename others.")
-    place = {c.name: i for i, c in enumerate(columns) if named and c.name not in without}
-    labels = [key for key in LABEL_KEYS if key in place and _may_be_labels(columns[place[key]])]
-    ids = [key for key in ID_KEYS if key in place]
-    label = place[labels[0]] if labels else None
-    label = label if given_label is None else names.index(given_label)
-    chosen = place[ids[0]] if ids else None
-    return label, chosen if given_ids is None else names.index(given_ids)
-
-
-def _columns_of_model(columns: Sequence[Column], keys: Keys) -> frozenset[str]:
-    """Return the names of the model's classes, if each of them is a column of numbers."""
-    numbers = {column.name for column in columns if column.kind in ("float", "integer")}
-    is_there = keys.probabilities is None and bool(keys.classes) and keys.classes <= numbers
-    return keys.classes if is_there else frozenset()
+def _has_classes(kinds: Mapping[str, Kind], keys: Keys) -> bool:
+    """Return whether each class of the model is a column of numbers."""
+    if keys.probabilities is not None or not keys.classes:
+        return False
+    return {*map(kinds.get, keys.classes)} <= {"float", "integer"}
 
 
 def is_index_name(name: str) -> bool:
@@ -279,62 +279,23 @@ def is_reserved(name: str) -> bool:
     [True, True, True, False, False]
     """
     words = re.findall(r"[a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())
-    is_word = [_RESERVED.fullmatch(word) is not None for word in words]
-    describes = (_DESCRIBING.fullmatch(word) is not None for word in words)
-    is_reserved = any(is_word) and all(map(max, is_word, describes))
-    return is_reserved or _HIGHEST.fullmatch(" ".join(words)) is not None
+    return _RESERVED.fullmatch(" ".join(words)) is not None
 
 
-def _why_no_class(
-    column: Column, keys: Keys, index: str | None, owner: str, *, named: bool
-) -> str | None:
-    """Return why a column is not a class; None if it is one."""
-    name, kind = column
-    if keys.probabilities is not None:
-        if not _matches(name, keys.probabilities):
-            return "not asked for"
+def _is_class(name: str, kind: Kind, keys: Keys, index: str | None, owner: str) -> tuple[bool, str]:
+    """Return whether a column is a class, and why it is not."""
+    pattern = keys.probabilities
+    if pattern is not None:
+        if fnmatchcase(name, pattern.removeprefix("!")) == pattern.startswith("!"):
+            return False, "not asked for"
         if kind not in ("float", "integer"):
             raise InputError(f"'probabilities_key' must name numbers. Got {name!r} in {owner}.")
-        return None
-    if named and (name == index or is_index_name(name)):
-        return "an index"
-    if named and is_reserved(name):
-        return "a reserved name"
-    return _REASONS.get(kind)
-
-
-def _matches(name: str, pattern: str) -> bool:
-    if pattern.startswith("!"):
-        return not fnmatchcase(name, pattern[1:])
-    return fnmatchcase(name, pattern)
-
-
-def _reject_integers(
-    columns: Sequence[Column],
-    numbers: Sequence[int],
-    reasons: Mapping[str, str],
-    index: str | None,
-    keys: Keys,
-    owner: str,
-) -> None:
-    """Raise if there are no columns of classes, or integers that may be some."""
-    integers = [
-        name
-        for name, reason in reasons.items()
-        if reason == _REASONS["integer"] and name != index and name not in keys.classes
-    ]
-    if integers:
-        raise InputError(
-            f"Columns of integers must have a stated use in {owner}, because they may be classes, "
-            f"labels or an index. Got integers in {listed(map(repr, integers), 5)}; leave them "
-            f"out, set labels_key or ids_key (--labels-key, --ids-key), or {_REMEDY}."
-        )
-    if not numbers:
-        names = listed(column.name for column in columns) or "none"
-        raise InputError(
-            f"{owner} must have a list column of probabilities, or one column of "
-            f"probabilities per class. Got the columns {names}; {_REMEDY}."
-        )
+        return True, ""
+    if name == index or is_index_name(name):
+        return False, _AN_INDEX
+    if is_reserved(name):
+        return False, _A_RESERVED_NAME
+    return kind == "float", _REASONS.get(kind, "")
 
 
 def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputError:
@@ -347,24 +308,18 @@ def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputE
     )
 
 
-def _may_be_labels(column: Column) -> bool:
-    return not column.kind.endswith(("list", "entries")) and column != ("y", "float")
-
-
-def _list_column(
-    columns: Sequence[Column], others: list[int], keys: Keys, owner: str
-) -> int | None:
+def _list_column(columns: Sequence[Column], keys: Keys, owner: str) -> str | None:
     """Find the list column of the numbers, if there is one."""
-    lists = [i for i in others if columns[i].kind in ("list", "integer list")]
-    chosen = [i for i in lists if columns[i].name == keys.probabilities]
+    floats = [name for name, kind in columns if kind == "list"]
+    lists = floats + [name for name, kind in columns if kind == "integer list"]
     if keys.probabilities is None:
-        known = [i for i in lists if columns[i].name in MATRIX_KEYS]
-        floats = [i for i in lists if columns[i].kind == "list"]
-        chosen = known or floats or lists
+        chosen = [name for name in lists if name in MATRIX_KEYS] or floats or lists
+    else:
+        chosen = [name for name in lists if name == keys.probabilities]
     if len(chosen) > 1:
-        names = ", ".join(repr(columns[i].name) for i in chosen)
         raise InputError(
-            f"{owner} must have one list column of probabilities. Got {names}; "
-            "choose one with probabilities_key (--probabilities-key)."
+            f"{owner} must have one list column of probabilities. Got "
+            f"{', '.join(map(repr, chosen))}; choose one with probabilities_key "
+            "(--probabilities-key)."
         )
     return chosen[0] if chosen else None

@@ -7,7 +7,7 @@ names or indices, never places in a sorted list: a model matches them by name or
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from evencover.data.columns import (
 )
 from evencover.data.readers import read_array
 from evencover.data.source import Contents, Labels
-from evencover.data.tables import Table, table_contents
+from evencover.data.tables import Table, struct_names, table_contents
 from evencover.errors import InputError, listed, one_line
 from evencover.topk import TopK
 
@@ -64,14 +64,16 @@ class Lists(NamedTuple):
 
 def find_lists(columns: Sequence[Column], keys: Keys, owner: str) -> Lists | None:
     """Find the lists of a table by the kinds of its columns, or its columns by rank."""
-    pairs = [name for name, kind in columns if kind == "entries"]
-    scores = [name for name, kind in columns if kind == "list"]
-    classes = [name for name, kind in columns if kind == "text list"]
-    classes = classes or [n for n, kind in columns if kind == "integer list" and n in CLASS_KEYS]
+    by_kind: dict[str, list[str]] = {"entries": [], "list": [], "text list": [], "integer list": []}
+    for name, kind in columns:
+        if kind in by_kind:
+            by_kind[kind].append(name)
+    pairs, scores, texts, integers = by_kind.values()
+    classes = texts or list(filter(CLASS_KEYS.__contains__, integers))
     if len(scores) > 1:
-        scores = [name for name in scores if name in SCORE_KEYS]
+        scores = list(filter(SCORE_KEYS.__contains__, scores))
     if len(classes) > 1:
-        classes = [name for name in classes if name in CLASS_KEYS]
+        classes = list(filter(CLASS_KEYS.__contains__, classes))
     several = max(pairs, classes if scores else [], scores if classes else [], key=len)
     if len(several) > 1 or (pairs and classes and scores):
         raise InputError(
@@ -85,10 +87,10 @@ def find_lists(columns: Sequence[Column], keys: Keys, owner: str) -> Lists | Non
         return Lists((pairs[0],), (pairs[0],))
     if len(classes) == len(scores) == 1:
         return Lists((classes[0],), (scores[0],))
-    return _by_rank([name for name, _ in columns], owner)
+    return _by_rank(dict(columns), owner)
 
 
-def _by_rank(names: Sequence[str], owner: str) -> Lists | None:
+def _by_rank(names: Iterable[str], owner: str) -> Lists | None:
     """Return the columns label_0, prob_0, ... of timm; None if there are none."""
     kinds: dict[str, dict[int, str]] = {}
     for match in filter(None, map(_BY_RANK.fullmatch, names)):
@@ -107,14 +109,13 @@ def listed_contents(table: Table, lists: Lists, keys: Keys) -> Contents:
     used = {*lists.classes, *lists.scores}
     others = [column for column in table.columns if column.name not in used]
     label, ids = choose_keys(others, keys, table.name)
-    labels = None if label is None or not keys.read_labels else others[label].name
-    id_column = None if ids is None or not keys.read_ids else others[ids].name
-    uses = {"numbers": "listed classes", "labels": labels, "ids": id_column}
+    label, ids = label if keys.read_labels else None, ids if keys.read_ids else None
+    uses = {"numbers": "listed classes", "labels": label, "ids": ids}
     return contents_of(
         _read_lists(table, lists),
         table.name,
-        labels=None if labels is None else table.column(labels),
-        ids=None if id_column is None else table.read([id_column])[0],
+        labels=None if label is None else table.column(label),
+        ids=None if ids is None else table.read([ids])[0],
         columns=ColumnUses({use: key for use, key in uses.items() if key is not None}),
     )
 
@@ -245,7 +246,7 @@ def _of_arrow(columns: Sequence[Any], lists: Lists, owner: str) -> Entries:
     starts, flat = _flat(columns[0], owner)
     key = lists.classes[0]
     if lists.classes == lists.scores:
-        names = [flat.type.field(i).name for i in range(flat.type.num_fields)]
+        names = struct_names(flat.type)
         keys = entry_keys(names)
         assert keys is not None
         parts = dict(zip(names, flat.flatten(), strict=True))  # null where the struct is

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
@@ -16,11 +16,11 @@ import numpy as np
 
 from evencover.arrays import Array, IntArray, to_numpy
 from evencover.classes import integers_if_all, is_integer_text
-from evencover.data.arrays import array_columns
+from evencover.data.arrays import LazyArrays, read_on_demand
 from evencover.data.columns import ID_KEYS, LABEL_KEYS, NAMES_KEY, SAVED_INDEX
 from evencover.data.csv import ONLY_COLUMN, CsvTable
 from evencover.data.formats import ARRAYS, TABLES, array_format, table_format
-from evencover.data.frames import FrameTable
+from evencover.data.frames import FrameTable, is_frame
 from evencover.data.location import Location, RemoteFile, as_location, expand, reading
 from evencover.data.source import Contents, Labels, Matching
 from evencover.data.tables import Table
@@ -47,11 +47,8 @@ class SeparateLabels(NamedTuple):
     distinct: tuple[str, ...] = ()  #: other columns of their table whose values all differ
 
 
-# ---- files ---------------------------------------------------------------------------------------
-
-
-def labels_of_file(
-    path: AnyPath,
+def separate_labels(
+    labels: Any,
     key: str | None = None,
     ids_key: str | None = None,
     n_rows: int | None = None,
@@ -59,15 +56,20 @@ def labels_of_file(
     read_ids: bool = True,
     with_times: bool = False,
 ) -> SeparateLabels:
-    """Read labels, with ids and times; `n_rows` are expected in all.
+    """Read labels, with ids and times, from a file, a frame or any sequence.
 
     Accept files of every data format, and text with one label per line. Concatenate the files of a
-    folder or a glob, which must all have ids if one has.
+    folder or a glob, which must all have ids if one has. `n_rows` are expected in all.
     """
-    files = _files(path)
-    id_keys_of = (ids_key or ID_KEYS[0], *ID_KEYS) if read_ids else ()
-    n_rows = n_rows if len(files) == 1 else None
-    parts = [_read(file, key or "labels", id_keys_of, n_rows, with_times) for file in files]
+    how: Any = (ids_key or ID_KEYS[0], *ID_KEYS) if read_ids else (), n_rows, with_times
+    if is_frame(labels):
+        columns = columns_of(FrameTable.of(labels))
+        return _chosen(columns, key or "labels", *how, owner="'labels'", is_named=key is not None)
+    if not isinstance(labels, str | os.PathLike | RemoteFile):
+        return SeparateLabels(to_numpy(labels, "'labels'"))
+    files = _files(labels)
+    how = how[0], n_rows if len(files) == 1 else None, with_times
+    parts = [_read(file, key or "labels", *how) for file in files]
     starts = list(accumulate((len(part.values) for part in parts[:-1]), initial=0))
 
     def row_name(row: int) -> str:
@@ -78,16 +80,23 @@ def labels_of_file(
     if len({column is None for column in ids}) > 1:
         without = files[[column is None for column in ids].index(True)]
         raise InputError(
-            f"All files of '{path}' must have ids if one has. Got none in '{without}'."
+            f"All files of '{labels}' must have ids if one has. Got none in '{without}'."
         )
     return SeparateLabels(
-        _joined(values),
-        None if ids[0] is None else _joined([id_values(column) for column in ids]),
-        None if any(column is None for column in times) else _joined(times),
-        row_name=row_name,
-        n_columns=parts[0].n_columns,
-        distinct=parts[0].distinct,
+        joined_columns(values, "Labels"),
+        None if ids[0] is None else joined_columns(list(map(id_values, ids)), "Ids"),
+        None if any(column is None for column in times) else joined_columns(times, "Times"),
+        row_name,
+        *parts[0][4:],
     )
+
+
+def joined_columns(columns: Sequence[Array], what: str) -> Array:
+    """Concatenate arrays; empty ones do not affect the type."""
+    filled = [column for column in columns if len(column)] or columns[:1]
+    if len({column.dtype.kind in "iu" for column in filled}) > 1:
+        raise InputError(f"{what} of all files must be integers, or all text.")
+    return filled[0] if len(filled) == 1 else np.concatenate(filled)
 
 
 def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
@@ -98,36 +107,34 @@ def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
             if len(columns) == 1:
                 found += _read(location, key).values.tolist()
                 continue
-            class_name, value_name = _class_columns(list(columns), key, f"'{location}'")
+            names = list(columns)
+            class_name = next((name for name in CLASS_COLUMNS if name in names and name != key), "")
+            value_name = key
+            if len(names) == 2:
+                value_name = key if key in names else [n for n in names if n != class_name][-1]
+                class_name = names[names[0] == value_name]
+            elif not class_name or key not in names:
+                raise InputError(
+                    f"'{location}' must have the columns 'class' and {key!r}. Got {listed(names)}."
+                )
             classes = map(str, columns[class_name].tolist())
             found += zip(classes, columns[value_name].tolist(), strict=True)
     return found
 
 
-def _class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]:
-    """Find the columns of classes and of values in a table with one row per class."""
-    class_name = next((name for name in CLASS_COLUMNS if name in names and name != key), None)
-    if len(names) == 2:
-        others = [name for name in names if name != class_name]
-        value_name = key if key in names else others[-1]
-        return next(name for name in names if name != value_name), value_name
-    if class_name is None or key not in names:
-        raise InputError(f"{owner} must have the columns 'class' and {key!r}. Got {listed(names)}.")
-    return class_name, key
-
-
 def class_names_from_file(path: AnyPath) -> list[str]:
     """Read class names: a text file with a name per line, a CSV or JSON list, or a model."""
     location = as_location(path)
-    if location.suffix.lower() == ".safetensors" and isinstance(location, Path):
+    suffix = location.suffix.lower()
+    if suffix == ".safetensors" and isinstance(location, Path):
         return _names_of_model(location)
-    if location.suffix.lower() == ".json":
+    if suffix == ".json":
         with reading(location), location.open("rb") as file:
             names = json.load(file)
         if not isinstance(names, list) or not set(map(type, names)) <= {str}:
             raise InputError(f"'{location}' must be a list of class names. Got other JSON.")
         return names
-    if location.suffix.lower() in ARRAYS or location.suffix.lower() in TABLES:
+    if suffix in ARRAYS or suffix in TABLES:
         with _columns(location) as columns:
             wanted = [name for name in CLASS_COLUMNS if name in columns]
             if len(columns) > 1 and not wanted:
@@ -154,12 +161,7 @@ def _names_of_model(path: Path) -> list[str]:
     return list(names)
 
 
-def _joined(columns: Sequence[Array]) -> Array:
-    """Concatenate arrays; empty ones do not affect the type."""
-    filled = [column for column in columns if len(column)] or columns[:1]
-    if len({column.dtype.kind in "iu" for column in filled}) > 1:
-        raise InputError("Labels and ids of all files must be integers, or all text.")
-    return filled[0] if len(filled) == 1 else np.concatenate(filled)
+# ---- columns of files ----------------------------------------------------------------------------
 
 
 def _files(path: AnyPath) -> list[Location]:
@@ -173,32 +175,20 @@ def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     table, arrays_of = table_format(location), array_format(location)
     with reading(location) as identity:
         if table is not None:
-            yield _TableColumns(table.open(location, identity, None))
+            yield columns_of(table.open(location, identity, None))
         elif arrays_of is not None:
-            with array_columns(location, arrays_of) as arrays:
-                yield arrays
+            with arrays_of(location) as arrays:
+                yield read_on_demand(arrays, identity.size)
         else:
             with location.open("rb") as file:
                 lines = [line.strip() for line in file.read().decode("utf-8-sig").split("\n")]
             yield {ONLY_COLUMN: integers_if_all([line for line in lines if line])}
 
 
-class _TableColumns(Mapping[str, Array]):
-    """The columns of a table, read on demand; the saved index of pandas has one name."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-        names = [name for name, _ in table.columns]
-        self.stored = {SAVED_INDEX if name == table.index else name: name for name in names}
-
-    def __getitem__(self, name: str) -> Array:
-        return self.table.column(self.stored[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.stored)
-
-    def __len__(self) -> int:
-        return len(self.stored)
+def columns_of(table: Table) -> Mapping[str, Array]:
+    """Return the columns of a table, read on demand; the saved index of pandas has one name."""
+    stored = {SAVED_INDEX if name == table.index else name: name for name, _ in table.columns}
+    return LazyArrays(stored, lambda name: table.column(stored[name]))
 
 
 def _read(
@@ -208,33 +198,35 @@ def _read(
     n_rows: int | None = None,
     with_times: bool = False,
 ) -> SeparateLabels:
-    """Read one value per row, with ids and times if the file has them.
+    """Read one value per row of a file.
 
-    The column has one of the names of `key`, or is the only one. The first cell of a CSV file with
-    one column is its name if that is `key`, or if there is one cell more than rows, and the first
-    is no number and occurs once.
+    The first cell of a CSV file with one column is its name if that is `key`, or if there is one
+    cell more than rows, and the first is no number and occurs once.
     """
     with _columns(location) as columns:
         is_named = location.suffix.lower() in ARRAYS and ONLY_COLUMN not in columns
-        name, ids = _chosen(columns, key, id_keys_of, f"'{location}'", is_named=is_named)
-        values = columns[name]
+        how: Any = {"owner": f"'{location}'", "is_named": is_named}
+        read = _chosen(columns, key, id_keys_of, n_rows, with_times, **how)
+        values = read.values
         if table_format(location) is CsvTable and list(columns) == [ONLY_COLUMN] and len(values):
             first, is_longer = str(values[0]), len(values) - 1 == n_rows
             is_new = first not in values[1:].astype(str) and not is_integer_text(first)
             if first == key or (is_longer and is_new):
                 values = integers_if_all(list(map(str, values[1:].tolist())))
-        id_column = None if ids is None else columns[ids]
-        if id_column is not None and len(id_column) != len(values):
-            raise InputError(f"'{location}' has {len(id_column)} ids for {len(values)} values.")
-        times = columns.get("time") if with_times else None
-        others = () if ids else tuple(n for n in columns if n != name and _tells_rows(columns[n]))
-        return SeparateLabels(values, id_column, times, n_columns=len(columns), distinct=others)
+        return read._replace(values=values)
 
 
 def _chosen(
-    columns: Collection[str], key: str, id_keys_of: Sequence[str], owner: str, *, is_named: bool
-) -> tuple[str, str | None]:
-    """Return the columns of values and of ids; the values may be the only other column."""
+    columns: Mapping[str, Array],
+    key: str,
+    id_keys_of: Sequence[str],
+    n_rows: int | None,
+    with_times: bool,
+    *,
+    owner: str,
+    is_named: bool,
+) -> SeparateLabels:
+    """Return the values, ids and times of columns; the values may be the only other column."""
     ids = next((name for name in id_keys_of if name in columns), None)
     keys = (key, *next((usual for usual in (LABEL_KEYS, ID_KEYS) if key in usual), ()))
     name = next((name for name in keys if name in columns), None)
@@ -244,7 +236,13 @@ def _chosen(
             f"{owner} must have a column {key!r}. Got {listed(columns)}; name it with labels_key "
             "(--labels-key)."
         )
-    return others[0] if name is None else name, ids
+    name = others[0] if name is None else name
+    values, id_column = columns[name], None if ids is None else columns[ids]
+    if id_column is not None and len(id_column) != len(values):
+        raise InputError(f"{owner} has {len(id_column)} ids for {len(values)} values.")
+    times = columns["time"] if with_times and "time" in columns else None
+    distinct = () if ids else tuple(n for n in columns if n != name and _tells_rows(columns[n]))
+    return SeparateLabels(values, id_column, times, n_columns=len(columns), distinct=distinct)
 
 
 def _tells_rows(values: Array) -> bool:
@@ -259,28 +257,9 @@ def _tells_rows(values: Array) -> bool:
 # ---- joining labels to rows ----------------------------------------------------------------------
 
 
-def labels_of_frame(
-    frame: Any, labels_key: str | None, ids_key: str | None, *, read_ids: bool = True
-) -> SeparateLabels:
-    """Read the labels of a frame, with ids if it has a column of them."""
-    columns = _TableColumns(FrameTable.of(frame))
-    id_keys_of = (ids_key or ID_KEYS[0], *ID_KEYS) if read_ids else ()
-    label, ids = _chosen(
-        columns, labels_key or "labels", id_keys_of, "'labels'", is_named=labels_key is not None
-    )
-    return SeparateLabels(
-        columns[label],
-        None if ids is None else columns[ids],
-        n_columns=len(columns),
-        distinct=()
-        if ids
-        else tuple(name for name in columns if name != label and _tells_rows(columns[name])),
-    )
-
-
 def joined_labels(contents: Contents, labels: SeparateLabels) -> Labels:
     """Match labels to rows, by id if both have ids, and warn of labels in doubt."""
-    values, row_name = to_numpy(labels.values, "'labels'"), labels.row_name
+    values, row_name = labels.values, labels.row_name
     if labels.ids is not None and contents.ids is not None:
         order = positions_by_id(contents.ids, labels.ids, contents.reader.row_name, row_name)
         n_unused = len(values) - len(order)
@@ -310,8 +289,8 @@ def _name_of_label(row_name: Callable[[int], str], order: IntArray, row: int) ->
 def positions_by_id(
     ids: Any,
     label_ids: Any,
-    row_name: Callable[[int], str] = "row {}".format,
-    label_name: Callable[[int], str] = "row {}".format,
+    row_name: Callable[[int], str],
+    label_name: Callable[[int], str],
 ) -> IntArray:
     """Return the position of each id (N,) among those of the labels, of which some may be unused.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import import_pyarrow, to_numpy
+from evencover.arrays import import_pyarrow
 from evencover.classes import as_class_names
 from evencover.data.arrays import open_array_file
 from evencover.data.columns import USUAL, Keys
@@ -18,23 +18,22 @@ from evencover.data.formats import ARRAYS, TABLES, array_format, table_format
 from evencover.data.frames import is_frame
 from evencover.data.labels import (
     AnyPath,
-    SeparateLabels,
     class_names_from_file,
+    joined_columns,
     joined_labels,
-    labels_of_file,
-    labels_of_frame,
+    separate_labels,
 )
 from evencover.data.location import Location, as_location, existing_file, expand, reading
 from evencover.data.readers import ConcatenatedReader
 from evencover.data.source import Contents, Expected, Labels, Source
 from evencover.data.streams import (
-    are_records,
+    contents_of_rows,
     is_trainer_output,
     read_stream,
     rows_and_labels,
     unpacked,
 )
-from evencover.data.tools import table_of_rows
+from evencover.data.tools import are_records, table_of_rows
 from evencover.errors import InputError, listed
 from evencover.ids import id_values
 from evencover.topk import TopK, is_sparse
@@ -54,15 +53,14 @@ def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> C
 
 def _open_one(location: Location, keys: Keys) -> Contents:
     table, arrays = table_format(location), array_format(location)
-    if table is None and arrays is None:
+    if arrays is not None:
+        return open_array_file(location, arrays, keys)
+    if table is None:
         existing_file(location)
         raise InputError(
             f"Cannot read '{location}': its extension must be one of "
             f"{', '.join([*ARRAYS, *TABLES])}. Got {location.suffix.lower() or 'none'!r} instead."
         )
-    if arrays is not None:
-        return open_array_file(location, arrays, keys)
-    assert table is not None
     import_pyarrow()
     with reading(location) as identity:
         return of_table(table.open(location, identity, keys), keys)
@@ -72,11 +70,10 @@ def _open_many(location: Location, files: list[Location], keys: Keys) -> Content
     known = sorted([*ARRAYS, *TABLES])
     if location.is_dir():  # skip notes and manifests; a glob is taken as given
         files = [file for file in files if file.suffix.lower() in known]
-        data = [file for file in files if file.suffix.lower() != ".json"]
-        files = data or files
+        files = [file for file in files if file.suffix.lower() != ".json"] or files
+    extensions = sorted({file.suffix.lower() for file in files})
     if not files:
         raise InputError(f"Cannot read '{location}': the folder has no file of {listed(known)}.")
-    extensions = sorted({file.suffix.lower() for file in files})
     if len(extensions) > 1:
         raise InputError(
             f"Cannot read '{location}': its files must have one format. "
@@ -102,18 +99,14 @@ def concatenated(files: Sequence[Contents], name: str) -> Contents:
         is_listed=readers[0].is_listed,
     )
     labels = [file.labels.values for file in files if file.labels is not None]
-    if len({array.dtype.kind in "iu" for array in labels}) > 1:
-        raise InputError(f"The labels of all files of '{name}' must be names, or all numbers.")
     ids = [id_values(file.ids, file.reader.row_name) for file in files if file.ids is not None]
-    if len({array.dtype.kind in "iu" for array in ids}) > 1:
-        raise InputError(f"The ids of all files of '{name}' must be integers, or all text.")
     left_out = {column: why for file in files for column, why in file.columns.left_out.items()}
     guessed = tuple(dict.fromkeys(column for file in files for column in file.columns.guessed))
     return replace(
         first,
         reader=reader,
-        labels=Labels(np.concatenate(labels)) if labels else None,
-        ids=np.concatenate(ids) if ids else None,
+        labels=Labels(joined_columns(labels, "Labels")) if labels else None,
+        ids=joined_columns(ids, "Ids") if ids else None,
         columns=first.columns._replace(left_out=left_out, guessed=guessed),
     )
 
@@ -198,21 +191,19 @@ def as_source(
     expected
         What a model expects: its classes, to which those of the input are matched.
     """
-    names = _class_names(class_names)
-    stated: dict[str, Any] = {}
-    if names is not None:
-        stated["class_names"] = names
-    if labels_are is not None:
-        stated["labels_are"] = labels_are
-    if allow_unknown:
-        stated["allow_unknown"] = True
-    if allow_sorted:
-        stated["allow_sorted"] = True
-    if isinstance(probabilities, Source) and labels is None and ids is None and logits is None:
-        source = probabilities
-        if expected is None and not stated:
-            return source
-        return source.expecting(expected, **stated)
+    if isinstance(class_names, str | os.PathLike):
+        class_names = class_names_from_file(class_names)
+    names = None if class_names is None else as_class_names(class_names, len(class_names))
+    stated: dict[str, Any] = {
+        **({} if names is None else {"class_names": names}),
+        **({} if labels_are is None else {"labels_are": labels_are}),
+        **({"allow_unknown": True} if allow_unknown else {}),
+        **({"allow_sorted": True} if allow_sorted else {}),
+    }
+    is_source = isinstance(probabilities, Source)
+    if is_source and labels is None and ids is None and logits is None:
+        return probabilities.expecting(expected, **stated)
+    known = expected.classes.names if expected is not None and names is None else names
     is_separate = isinstance(labels, str | os.PathLike) or is_frame(labels)
     keys = Keys(
         probabilities_key,
@@ -220,57 +211,29 @@ def as_source(
         ids_key,
         read_labels=read_labels and labels is None,
         read_ids=ids is None,
-        classes=frozenset(
-            names or (expected.classes.names if expected is not None else None) or ()
-        ),
+        classes=frozenset(known or ()),
         has_header=has_header,
     )
-    if expected is not None and isinstance(probabilities, list | tuple) and not probabilities:
-        probabilities = np.zeros((0, expected.classes.n))
-    if isinstance(probabilities, Source):
+    if is_source:
         contents = probabilities.contents
         logits = probabilities.logits if logits is None else logits
         if not probabilities.has_ids:
             contents = replace(contents, ids=None)
+    elif expected is not None and isinstance(probabilities, list | tuple) and not probabilities:
+        contents = contents_of_rows(np.zeros((0, expected.classes.n)))
     else:
         contents = _open(probabilities, keys)
     if ids is not None:
-        given = None if ids is False else id_values(ids)
-        contents = replace(contents, ids=given, reader=contents.reader.without_ids())
+        values = None if ids is False else id_values(ids)
+        contents = replace(contents, ids=values, reader=contents.reader.without_ids())
     if labels is not None:
-        read_ids = ids is not False
-        separate = _separate(probabilities, labels, contents, labels_key, ids_key, read_ids)
-        contents = replace(contents, labels=separate)
+        n_rows, read_ids = contents.reader.n_rows, ids is not False
+        separate = separate_labels(labels, labels_key, ids_key, n_rows, read_ids=read_ids)
+        is_by_position = separate.ids is None or contents.ids is None
+        if is_by_position and hasattr(probabilities, "iloc") and hasattr(labels, "iloc"):
+            _reject_other_index(probabilities.index, labels.index)
+        contents = replace(contents, labels=joined_labels(contents, separate))
     return Source.of(contents, expected, logits=logits, **stated)
-
-
-def _class_names(class_names: Any) -> tuple[str, ...] | None:
-    """Return class names in memory, or those of a file."""
-    if isinstance(class_names, str | os.PathLike):
-        class_names = class_names_from_file(class_names)
-    return None if class_names is None else as_class_names(class_names, len(class_names))
-
-
-def _separate(
-    rows: Any,
-    labels: Any,
-    contents: Contents,
-    labels_key: str | None,
-    ids_key: str | None,
-    read_ids: bool,
-) -> Labels:
-    """Read labels that are not stored with the rows, and match them."""
-    if isinstance(labels, str | os.PathLike):
-        how: Any = {"n_rows": contents.reader.n_rows, "read_ids": read_ids}
-        separate = labels_of_file(labels, labels_key, ids_key, **how)
-    elif is_frame(labels):
-        separate = labels_of_frame(labels, labels_key, ids_key, read_ids=read_ids)
-    else:
-        separate = SeparateLabels(to_numpy(labels, "'labels'"))
-    is_by_position = separate.ids is None or contents.ids is None
-    if is_by_position and hasattr(rows, "iloc") and hasattr(labels, "iloc"):
-        _reject_other_index(rows.index, labels.index)
-    return joined_labels(contents, separate)
 
 
 def _reject_other_index(rows: Any, labels: Any) -> None:
@@ -292,8 +255,9 @@ def _open(probabilities: Any, keys: Keys) -> Contents:
     if isinstance(probabilities, str | os.PathLike):
         return open_file(probabilities, keys)
     if isinstance(probabilities, np.ndarray | TopK) or is_sparse(probabilities):
-        return unpacked(probabilities)
-    if _is_sequence_of_paths(probabilities):
+        return contents_of_rows(probabilities)
+    is_list = isinstance(probabilities, list | tuple) and len(probabilities) > 0
+    if is_list and all(isinstance(path, str | os.PathLike) for path in probabilities):
         return open_files(probabilities, keys)
     if type(probabilities).__module__.startswith("dask."):
         raise InputError(
@@ -305,21 +269,15 @@ def _open(probabilities: Any, keys: Keys) -> Contents:
         return unpacked(probabilities, keys)
     if are_records(probabilities):
         return of_table(table_of_rows(probabilities, keys), keys)
-    if isinstance(probabilities, Iterator) or _is_sequence_of_blocks(probabilities):
-        return read_stream(probabilities, keys)
     is_array = hasattr(probabilities, "__array__") or isinstance(probabilities, Sequence)
     is_array = is_array or type(probabilities).__module__.startswith("pyarrow")
-    if isinstance(probabilities, Iterable) and not is_array:
+    if isinstance(probabilities, Iterable) and (not is_array or _are_blocks(probabilities)):
         return read_stream(probabilities, keys)
-    return unpacked((probabilities, None))
+    return contents_of_rows(probabilities)
 
 
-def _is_sequence_of_paths(values: Any) -> bool:
-    is_list = isinstance(values, list | tuple) and len(values) > 0
-    return is_list and all(isinstance(value, str | os.PathLike) for value in values)
-
-
-def _is_sequence_of_blocks(values: Any) -> bool:
+def _are_blocks(values: Any) -> bool:
+    """Return whether a sequence has blocks of rows, not rows."""
     if not isinstance(values, list | tuple) or not values:
         return False
     if is_frame(values[0]) or isinstance(values[0], Mapping):

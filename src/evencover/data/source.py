@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,6 +103,62 @@ class Contents:
     ids: Any = None  #: (N,) as they are stored
     columns: ColumnUses = field(default_factory=ColumnUses)  #: the use of each column or array
 
+    def among(
+        self,
+        classes: Classes,
+        own: Classes,
+        class_of_column: IntArray | None,
+        labels_are: str | None,
+    ) -> tuple[Classes, IntArray | None]:
+        """Match its classes to others: by name, or by index if it has no names.
+
+        Return the classes, and that of each column; None if they are the same.
+        """
+        name, is_listed = self.reader.name, self.reader.is_listed
+        if own.names is not None and not (classes.names is None and count_up(own.names)):
+            new, names = classes.match(own.names, name, all_of_them=not is_listed), classes.names
+        else:
+            if self.integers_may_be_names and classes.number_name and labels_are != INDICES:
+                raise InputError(
+                    f"The integers that {name} lists may be indices or names, because the class "
+                    f"{classes.number_name!r} has a number as its name. Write names as text; if "
+                    "they are indices, state labels_are='indices' (--labels-are indices)."
+                )
+            if own.n != classes.n and (own.n > classes.n if self.is_open else own.n):
+                raise InputError(
+                    f"The input must have the {classes.n} classes of the calibration data. "
+                    f"Got {own.n} classes in {name}."
+                )
+            new, names = np.arange(own.n), classes.names or own.names
+        if class_of_column is not None:
+            new = new[class_of_column]
+        is_same = np.array_equal(new, np.arange(classes.n))
+        if not is_same and not is_listed and len(new):
+            separate = self.labels is not None and self.labels.matching is not None
+            counting = "; labels that are numbers count in that order" if separate else ""
+            warn_caller(
+                f"The columns of {name} were put into the order of the calibration data{counting}."
+            )
+        return Classes(classes.n, names), None if is_same else new
+
+    def with_classes_of_labels(self, own: Classes, labels_are: str | None) -> Classes:
+        """Return its classes and those of labels that no row lists."""
+        if self.labels is None:
+            return own
+        labels, name = self.labels.values, self.reader.name
+        if own.names is None:
+            n_classes = int(labels.max(initial=-1)) + 1 if labels.dtype.kind in "iu" else 0
+            return Classes(max(own.n, explained(n_classes, labels.nbytes, f"the labels of {name}")))
+        if labels.dtype.kind in "iu" and labels_are != NAMES:
+            raise InputError(
+                f"The labels of {name} must be class names, as its rows list classes by name. "
+                "Got numbers; name the classes with class_names= (--class-names) in the order that "
+                "the numbers count, or state labels_are='names' (--labels-are names)."
+            )
+        texts = {str(text) for text in labels.ravel().tolist()}
+        names = (*own.names, *sorted(texts - {*own.names, *MISSING}))
+        return Classes(len(names), names)
+
 
 class Expected(NamedTuple):
     """What a model expects of rows, because its calibration rows were like that."""
@@ -113,10 +170,7 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Source:
-    """Rows with one column per class, and their labels and ids: frozen when opened.
-
-    Methods return changed copies.
-    """
+    """Rows with one column per class, and their labels and ids: frozen when opened."""
 
     contents: Contents
     reader: Reader
@@ -134,6 +188,12 @@ class Source:
     expected: Expected | None = None  #: what the model expects of the rows
     watch: Callable[[Iterator[RawBlock]], Iterator[RawBlock]] | None = None  #: wraps the reading
 
+    n_classes = property(attrgetter("classes.n"), doc="K.")
+    class_names = property(attrgetter("classes.names"), doc="One name per class, or None.")
+    n_rows = property(attrgetter("reader.n_rows"), doc="Number of rows; None for a stream.")
+    name = property(attrgetter("reader.name"), doc="The name in messages.")
+    columns = property(attrgetter("contents.columns"), doc="The use of each column or array.")
+
     @classmethod
     def of(
         cls,
@@ -142,9 +202,9 @@ class Source:
         *,
         class_names: Sequence[str] | None = None,
         labels_are: str | None = None,
+        logits: bool | None = None,
         allow_unknown: bool = False,
         allow_sorted: bool = False,
-        logits: bool | None = None,
     ) -> Source:
         """Decide what classes, labels and ids of an input stand for.
 
@@ -152,38 +212,50 @@ class Source:
         input's classes by index.
         """
         reader = contents.reader
-        named = None if class_names is None else Classes(len(class_names), tuple(class_names))
-        is_index = named is not None and set(named.index) <= set(map(str, range(named.n)))
-        if named is not None and not is_index and expected and expected.classes.names is None:
-            if named.n != expected.classes.n:
-                raise InputError(
-                    f"'class_names' must name the {expected.classes.n} classes of the calibration "
-                    f"data. Got {named.n}."
-                )
-            expected = expected._replace(classes=named)
-        source = cls(
-            contents=contents,
-            reader=reader,
-            classes=Classes(reader.n_classes, contents.class_names),
-            labels_are=labels_are,
-            logits=contents.logits if logits is None else logits,
-            allow_unknown=allow_unknown,
-            allow_sorted=allow_sorted,
-            expected=expected,
-        )
-        if named is not None:
+        classes, class_of_column = Classes(reader.n_classes, contents.class_names), None
+        if class_names is not None:
+            named = Classes(len(class_names), tuple(class_names))
+            are_names = not named.index.keys() <= Classes(named.n).index.keys()
+            if expected is not None and expected.classes.names is None and are_names:
+                if named.n != expected.classes.n:
+                    raise InputError(
+                        f"'class_names' must name the {expected.classes.n} classes of the "
+                        f"calibration data. Got {named.n}."
+                    )
+                expected = expected._replace(classes=named)
             if reader.n_classes not in (0, named.n) and not reader.is_listed:
                 raise InputError(
                     f"'class_names' must have one name per class. Got {named.n} for "
                     f"{reader.n_classes}."
                 )
-            source = source._among(named)
+            classes, class_of_column = contents.among(named, classes, None, labels_are)
         elif expected is None and contents.is_open:
-            source = source._with_classes_of_labels()
+            classes = contents.with_classes_of_labels(classes, labels_are)
+            more = classes.n > reader.n_classes
+            class_of_column = np.arange(reader.n_classes) if more else None
         if expected is not None:
-            source = source._among(expected.classes)
+            of_model = expected.classes
+            classes, class_of_column = contents.among(
+                of_model, classes, class_of_column, labels_are
+            )
+        ids = keys = None
         if contents.ids is not None:
-            source = source._with_ids(contents.ids)
+            ids = id_values(contents.ids, reader.row_name)
+            n_rows = ids.size if reader.n_rows is None else reader.n_rows
+            keys, reader = id_keys(ids, n_rows, reader.row_name), reader.without_ids()
+        source = cls(
+            contents=contents,
+            reader=reader,
+            classes=classes,
+            class_of_column=class_of_column,
+            labels_are=labels_are,
+            ids=ids,
+            keys=keys,
+            logits=contents.logits if logits is None else logits,
+            expected=expected,
+            allow_unknown=allow_unknown,
+            allow_sorted=allow_sorted,
+        )
         return source if contents.labels is None else source._with_labels(contents.labels)
 
     def expecting(self, expected: Expected | None, **stated: Any) -> Source:
@@ -198,33 +270,6 @@ class Source:
         changed = Source.of(self.contents, expected, logits=self.logits, **(how | stated))
         changed = replace(changed, offset=self.offset, watch=self.watch)
         return changed if self.has_ids else changed.without_ids()
-
-    # ---- what the input is -----------------------------------------------------------------------
-
-    @property
-    def n_classes(self) -> int:
-        """K."""
-        return self.classes.n
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """One name per class, or None."""
-        return self.classes.names
-
-    @property
-    def n_rows(self) -> int | None:
-        """Number of rows; None for a stream, which can be read once."""
-        return self.reader.n_rows
-
-    @property
-    def name(self) -> str:
-        """The name in messages."""
-        return self.reader.name
-
-    @property
-    def columns(self) -> ColumnUses:
-        """The use of each column or array."""
-        return self.contents.columns
 
     @property
     def matching(self) -> Matching | None:
@@ -248,80 +293,11 @@ class Source:
             return f"labels come with the rows of {self.name}"
         return f"labels were matched {self.matching.how}"
 
-    # ---- classes, labels and ids -----------------------------------------------------------------
-
-    def _among(self, classes: Classes) -> Source:
-        """Match the classes of this input to others: by name, or by index if it has no names."""
-        own, is_listed = self.classes, self.reader.is_listed
-        if own.names is not None and not (classes.names is None and count_up(own.names)):
-            new = classes.match(own.names, self.name, all_of_them=not is_listed)
-            names = classes.names
-        else:
-            self._reject_integers_that_may_be_names(classes)
-            if own.n != classes.n and (own.n > classes.n if self.contents.is_open else own.n):
-                raise InputError(
-                    f"The input must have the {classes.n} classes of the calibration data. "
-                    f"Got {own.n} classes in {self.name}."
-                )
-            new, names = np.arange(own.n), classes.names or own.names
-        if self.class_of_column is not None:
-            new = new[self.class_of_column]
-        is_same = np.array_equal(new, np.arange(classes.n))
-        if not is_same and not is_listed and len(new):
-            separate = self.matching is not None
-            counting = "; labels that are numbers count in that order" if separate else ""
-            warn_caller(
-                f"The columns of {self.name} were put into the order of the calibration "
-                f"data{counting}."
-            )
-        place = None if is_same else new
-        return replace(self, classes=Classes(classes.n, names), class_of_column=place)
-
-    def _reject_integers_that_may_be_names(self, classes: Classes) -> None:
-        is_unclear = self.contents.integers_may_be_names and classes.number_name is not None
-        if is_unclear and self.labels_are != INDICES:
-            raise InputError(
-                f"The integers that {self.name} lists may be indices or names, because the class "
-                f"{classes.number_name!r} has a number as its name. Write names as text; if they "
-                "are indices, state labels_are='indices' (--labels-are indices)."
-            )
-
-    def _with_classes_of_labels(self) -> Source:
-        """Add the classes of labels that no row lists."""
-        stored = self.contents.labels
-        if stored is None:
-            return self
-        labels, own = stored.values, self.classes
-        if own.names is None:
-            n_classes = int(labels.max(initial=-1)) + 1 if labels.dtype.kind in "iu" else 0
-            n_classes = explained(n_classes, labels.nbytes, f"the labels of {self.name}")
-            return replace(self, classes=Classes(max(own.n, n_classes)))._renumbered_to_own()
-        if labels.dtype.kind in "iu" and self.labels_are != NAMES:
-            raise InputError(
-                f"The labels of {self.name} must be class names, as its rows list classes by name. "
-                "Got numbers; name the classes with class_names= (--class-names) in the order that "
-                "the numbers count, or state labels_are='names' (--labels-are names)."
-            )
-        texts = {str(text) for text in labels.ravel().tolist()}
-        names = (*own.names, *sorted(texts - {*own.names, *MISSING}))
-        return replace(self, classes=Classes(len(names), names))._renumbered_to_own()
-
-    def _renumbered_to_own(self) -> Source:
-        """Return top-k rows whose classes are the first of these classes."""
-        is_more = self.classes.n > self.reader.n_classes
-        new = np.arange(self.reader.n_classes) if is_more else None
-        return replace(self, class_of_column=new)
-
-    def _with_ids(self, ids: Any) -> Source:
-        """Use these ids, one per row."""
-        values = id_values(ids, self.reader.row_name)
-        n_rows = values.size if self.n_rows is None else self.n_rows
-        keys = id_keys(values, n_rows, self.reader.row_name)
-        return replace(self, ids=values, keys=keys, reader=self.reader.without_ids())
-
     def without_ids(self) -> Source:
         """Ignore the ids."""
         return replace(self, ids=None, keys=None, reader=self.reader.without_ids())
+
+    # ---- labels ----------------------------------------------------------------------------------
 
     def _with_labels(self, stored: Labels) -> Source:
         """Resolve the labels of all rows."""
@@ -340,42 +316,33 @@ class Source:
         self, values: Array, n_rows: int | None, row_name: Callable[[int], str]
     ) -> IntArray:
         """Convert labels to class indices."""
-        owner = f"'labels' of {self.name}"
+        owner, columns = f"'labels' of {self.name}", self.contents.columns
+        are_names = self.classes.are_names(values, owner, self.labels_are)
         is_reordered = self.class_of_column is not None and not self.reader.is_listed
-        if (
-            is_reordered
-            and self.matching is None
-            and not self.classes.are_names(values, owner, self.labels_are)
-        ):
+        if not are_names and is_reordered and self.matching is None:
             raise InputError(
                 f"The labels with {self.name} must be class names, because its columns are in "
                 "another order than the calibration data's. Got numbers; use names, or pass the "
                 "numbers separately (labels=, --labels), in the calibration data's order."
             )
-        if self.columns.guessed and not self.classes.are_names(values, owner, self.labels_are):
-            column = self.columns.guessed[0]
+        if not are_names and columns.guessed:
+            column = columns.guessed[0]
             raise InputError(
                 f"With labels that are numbers, every column of {self.name} must be certain. Got "
-                f"{column!r}, which was left out ({self.columns.left_out[column]}); name the "
-                f"columns of the classes with probabilities_key (--probabilities-key): a glob such "
-                f"as 'p_*', or '!{column}' for all others."
+                f"{column!r}, which was left out ({columns.left_out[column]}); name the columns of "
+                f"the classes with probabilities_key (--probabilities-key): a glob such as 'p_*', "
+                f"or '!{column}' for all others."
             )
-        labels = self.classes.label_indices(
-            values,
-            n_rows,
-            owner,
-            row_name,
-            labels_are=self.labels_are,
-            allow_unknown=self.allow_unknown,
-        )
-        if self.columns.left_out and (labels == self.n_classes).any():
+        how: Any = {"labels_are": self.labels_are, "allow_unknown": self.allow_unknown}
+        labels = self.classes.label_indices(values, n_rows, owner, row_name, **how)
+        if columns.left_out and (labels == self.n_classes).any():
             texts = map(str, values.ravel()[labels == self.n_classes].tolist())
-            lost = sorted(set(texts) & set(self.columns.left_out))
+            lost = sorted(columns.left_out.keys() & set(texts))
             if lost:
                 raise InputError(
                     f"The column {lost[0]!r} of {self.name} must contain probabilities, because it "
-                    f"is a label. It was left out ({self.columns.left_out[lost[0]]}); name the "
-                    "columns of the classes with probabilities_key='*' (--probabilities-key)."
+                    f"is a label. It was left out ({columns.left_out[lost[0]]}); name the columns "
+                    "of the classes with probabilities_key='*' (--probabilities-key)."
                 )
         return labels
 
@@ -411,8 +378,12 @@ class Source:
 
     def blocks(self) -> Iterator[Block]:
         """Read checked blocks; an input without rows is one empty block."""
+        if self.expected is not None and self.offset == 0:
+            return compared(self._blocks(), self.expected)
+        return self._blocks()
+
+    def _blocks(self) -> Iterator[Block]:
         start, raw_blocks = 0, self.reader.row_blocks()
-        compared = Comparison(self.expected if self.offset == 0 else None)
         for raw in raw_blocks if self.watch is None else self.watch(raw_blocks):
             rows = self._rows(raw.rows, start)
             part = slice(start, start + len(rows))
@@ -436,8 +407,6 @@ class Source:
                 ids = id_keys(raw.ids, len(rows), row_name)
             yield Block(self.offset + start, rows, labels, ids, self)
             start = part.stop
-            compared.add(rows)
-        compared.warn()
         if start == 0:
             labels = np.zeros(0, dtype=np.int64) if self.has_labels else None
             no_rows = np.zeros((0, self.n_classes), dtype=np.float32)
@@ -496,38 +465,21 @@ class Source:
         )
 
 
-class Comparison:
-    """Compare the first rows with what a model expects, and warn once."""
-
-    def __init__(self, expected: Expected | None) -> None:
-        self.expected, self.is_compared = expected, False
-        self.rows: list[Any] = []
-        self.k: int | None = None
-
-    def add(self, rows: Any) -> None:
-        """Add the rows of a block."""
-        if self.expected is None:
-            return
-        self.k = fewer(self.k, smallest_k(rows))
-        if self.is_compared or self.expected.precision is None:
-            return
-        # Few rows of a large block suffice, and small blocks are too few alone.
-        self.rows.append(rows[: COMPARED_ELEMENTS // max(1, numbers_per_row(rows)) + 1])
-        if sum(rows.size for rows in self.rows) >= COMPARED_ELEMENTS:
-            self._compare()
-
-    def warn(self) -> None:
-        """Warn of rows that list fewer classes, and of another precision if that is not done."""
-        if self.expected is None:
-            return
-        if self.rows and not self.is_compared:
-            self._compare()
-        warn_of_fewer_classes(self.k, self.expected.k, self.expected.classes.n)
-
-    def _compare(self) -> None:
-        assert self.expected is not None
-        warn_of_precision(concatenate_rows(self.rows), self.expected.precision)
-        self.is_compared = True
+def compared(blocks: Iterator[Block], expected: Expected) -> Iterator[Block]:
+    """Pass blocks on; warn at once of another precision, and at the end of fewer classes."""
+    first_rows, k, is_compared = list[Any](), None, expected.precision is None
+    for block in blocks:
+        yield block
+        k = fewer(k, smallest_k(block.rows))
+        if not is_compared:  # few rows of a large block suffice, and small blocks are too few alone
+            n_rows = COMPARED_ELEMENTS // max(1, numbers_per_row(block.rows)) + 1
+            first_rows.append(block.rows[:n_rows])
+            if sum(rows.size for rows in first_rows) >= COMPARED_ELEMENTS:
+                warn_of_precision(concatenate_rows(first_rows), expected.precision)
+                is_compared = True
+    if first_rows and not is_compared:
+        warn_of_precision(concatenate_rows(first_rows), expected.precision)
+    warn_of_fewer_classes(k, expected.k, expected.classes.n)
 
 
 def warn_of_fewer_classes(k: int | None, calibration: int | None, n_classes: int) -> None:

@@ -22,7 +22,6 @@ from evencover.data.columns import (
 from evencover.data.entries import of_table
 from evencover.data.frames import FrameTable, is_frame
 from evencover.data.readers import ArrayReader, RawBlock, Reader, read_array, slices
-from evencover.data.records import is_entries, lists_classes
 from evencover.data.source import Contents, Labels
 from evencover.errors import InputError, listed
 
@@ -36,15 +35,16 @@ def unpacked(values: Any, keys: Keys = USUAL) -> Contents:
     if is_trainer_output(values):
         rows = values.predictions
         rows = rows[0] if isinstance(rows, tuple | list) else rows  # hidden states follow it
-        return _of_rows(rows, values.label_ids, logits=True)
+        return contents_of_rows(rows, values.label_ids, logits=True)
     rows, labels = rows_and_labels(values)
     if labels is None:
-        return _of_rows(rows)
+        return contents_of_rows(rows)
     contents = unpacked(rows, keys)
     return replace(contents, labels=Labels(to_numpy(labels, "'labels'")))
 
 
-def _of_rows(rows: Any, labels: Any = None, **about: Any) -> Contents:
+def contents_of_rows(rows: Any, labels: Any = None, **about: Any) -> Contents:
+    """Return an array or top-k rows with labels; `about` are fields of the contents."""
     names = getattr(rows, "class_names", None)
     if names is not None:
         names = checked_names(names, len(names), "'class_names' of TopK")
@@ -65,16 +65,6 @@ def rows_and_labels(block: Any) -> tuple[Any, Any]:
     return block, None
 
 
-def are_records(values: Any) -> bool:
-    """Return whether a list in memory has rows that list their top classes, as pipelines return."""
-    if not isinstance(values, list | tuple) or not values:
-        return False
-    first = values[0]
-    if is_entries(first) or is_entries(values):
-        return True
-    return isinstance(first, Mapping) and lists_classes(first)
-
-
 def _of_dictionary(batch: Mapping[str, Any], keys: Keys) -> Contents:
     owner = "the dictionary"
     key = matrix_key(batch, owner, keys)
@@ -85,7 +75,7 @@ def _of_dictionary(batch: Mapping[str, Any], keys: Keys) -> Contents:
         names = to_numpy(names).tolist()
         names = checked_names(names, len(names), f"{NAMES_KEY!r} in {owner}")
     labels = None if label is None or not keys.read_labels else batch[label]
-    contents = _of_rows(batch[key], labels, logits=names_logits(key, batch))
+    contents = contents_of_rows(batch[key], labels, logits=names_logits(key, batch))
     return replace(
         contents,
         class_names=names or contents.class_names,

@@ -10,12 +10,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from evencover.arrays import (
     Array,
-    Kind,
     arrow_kind,
     import_pyarrow,
     is_list,
@@ -82,21 +82,19 @@ class Table(ABC):
 
 def table_contents(table: Table, keys: Keys) -> Contents:
     """Find classes, labels and ids in a table with a list column, or one column per class."""
-    name, columns = table.name, table.columns
-    layout = choose(columns, keys, name, named=table.has_names, index=table.index)
-    numbers = [columns[i].name for i in layout.numbers]
-    n_classes, names = len(numbers), layout.class_names
+    layout = choose(table.columns, keys, table.name, named=table.has_names, index=table.index)
+    n_classes, names = len(layout.numbers), layout.class_names
     if layout.is_list:
-        n_classes = table.list_length(numbers[0])
+        n_classes = table.list_length(layout.numbers[0])
         if table.class_names is not None and n_classes:
             stored = json.loads(table.class_names)
-            names = checked_names(stored, n_classes, f"{NAMES_KEY} in {name}")
+            names = checked_names(stored, n_classes, f"{NAMES_KEY} in {table.name}")
     if table.n_rows and n_classes < 2:
-        raise InputError(f"{name} must have at least 2 classes. Got {n_classes}.")
-    label = None if layout.label is None or not keys.read_labels else columns[layout.label].name
-    ids = None if layout.ids is None or not keys.read_ids else columns[layout.ids].name
+        raise InputError(f"{table.name} must have at least 2 classes. Got {n_classes}.")
+    label = layout.label if keys.read_labels else None
+    ids = layout.ids if keys.read_ids else None
     return Contents(
-        reader=table.rows(numbers, n_classes, is_list=layout.is_list),
+        reader=table.rows(layout.numbers, n_classes, is_list=layout.is_list),
         class_names=names,
         logits=layout.logits,
         labels=None if label is None else Labels(table.column(label)),
@@ -134,30 +132,22 @@ class FileTable(Table):
 
     def list_length(self, name: str) -> int:
         """Return the length of the first list in a column; 0 without rows."""
-        lists = (batch.column(0) for batch in self.batches(self.pieces, [name], 1))
-        first = next((column.slice(0, 1) for column in lists if len(column)), None)
-        return 0 if first is None else matrix_from_arrow(first, self.name).shape[1]
-
-    @property
-    def pieces(self) -> range:
-        """The indices of all pieces."""
-        return range(len(self.piece_rows))
+        for batch in self.batches(range(len(self.piece_rows)), [name], 1):
+            if batch.num_rows:
+                return matrix_from_arrow(batch.column(0).slice(0, 1), self.name).shape[1]
+        return 0
 
     def rows(self, numbers: Sequence[str], n_classes: int, *, is_list: bool) -> Reader:
-        """Return a reader that opens the file again."""
+        """Return a reader that opens the file again, without what only its opening needs."""
         return TableReader(
-            table=self.closed(),
+            table=replace(self, content=None),
             numbers=list(numbers),
             is_list=is_list,
-            pieces=self.pieces,
+            pieces=range(len(self.piece_rows)),
             n_rows=self.n_rows,
             n_classes=n_classes,
             name=self.name,
         )
-
-    def closed(self) -> Self:
-        """Return the table without what only its opening needs."""
-        return replace(self, content=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,23 +160,24 @@ class TableReader(Reader):
     pieces: range
 
     def row_blocks(self) -> Iterator[RawBlock]:
-        """Read the pieces as blocks."""
+        """Read the pieces as blocks; small ones on threads."""
+        most_rows = max(self.table.piece_rows[self.pieces.start : self.pieces.stop], default=0)
         with reading(self.table.location, self.table.identity):
-            for rows in self._matrices():
+            read = self.table.piece_reader(self.numbers)
+            if read is None or most_rows * self.n_classes > WHOLE_ELEMENTS:
+                matrices = self._in_order()
+            else:
+                matrices = map_on_threads(
+                    lambda run: self._matrix(read(run[0]), run[1]),
+                    self._runs(rows_per_block(self.n_classes)),
+                    most_threads=MOST_READERS,
+                    ahead=1,
+                )
+            for rows in matrices:
                 yield from slices(rows)
 
-    def _matrices(self) -> Iterator[Array]:
-        most_rows = max((self.table.piece_rows[piece] for piece in self.pieces), default=0)
-        is_small = most_rows * self.n_classes <= WHOLE_ELEMENTS
-        read = self.table.piece_reader(self.numbers) if is_small else None
-        if read is not None:
-
-            def matrix(run: tuple[range, int, int]) -> Array:
-                return self._matrix(read(run[0]), run[1])
-
-            runs = self._runs(rows_per_block(self.n_classes))
-            yield from map_on_threads(matrix, runs, most_threads=MOST_READERS, ahead=1)
-            return
+    def _in_order(self) -> Iterator[Array]:
+        """Read batches of the pieces one by one."""
         n_elements = LIST_ELEMENTS if self.is_list else COLUMN_ELEMENTS
         n_rows, start = max(1, n_elements // max(1, self.n_classes)), 0
         for batch in self.table.batches(self.pieces, self.numbers, n_rows):
@@ -221,25 +212,25 @@ class TableReader(Reader):
         return (*file_identity(self.table.location, self.table.identity), self.first_row)
 
 
-def kind_of(arrow_type: Any) -> Kind:
-    """Return the kind of a column, also of lists of entries."""
-    if is_list(arrow_type) and import_pyarrow().types.is_struct(arrow_type.value_type):
-        names = [
-            arrow_type.value_type.field(i).name for i in range(arrow_type.value_type.num_fields)
-        ]
-        return "entries" if entry_keys(names) else "other"
-    return arrow_kind(arrow_type)
-
-
 def of_schema(schema: Any, piece_rows: Iterable[int]) -> dict[str, Any]:
     """Return the fields of a `Table` that a schema and the rows of pieces decide."""
-    names = (schema.metadata or {}).get(NAMES_KEY.encode())
+    names, columns = (schema.metadata or {}).get(NAMES_KEY.encode()), []
+    for field in schema:
+        kind = arrow_kind(field.type)
+        if is_list(field.type) and import_pyarrow().types.is_struct(field.type.value_type):
+            kind = "entries" if entry_keys(struct_names(field.type.value_type)) else "other"
+        columns.append(Column(field.name, kind))
     return {
-        "columns": tuple(Column(field.name, kind_of(field.type)) for field in schema),
+        "columns": tuple(columns),
         "piece_rows": tuple(piece_rows),
         "index": saved_index(schema),
         "class_names": None if names is None else names.decode(),
     }
+
+
+def struct_names(struct: Any) -> list[str]:
+    """Return the names of the fields of an Arrow type."""
+    return [struct.field(i).name for i in range(struct.num_fields)]
 
 
 def _validated(rows: Any) -> Any:
@@ -255,43 +246,42 @@ class ParquetTable(FileTable):
     @classmethod
     def open(cls, location: Location, identity: Identity, keys: Keys | None) -> Self:
         """Read the schema, and the rows of each row group."""
-        file = _parquet(location)
-        groups = file.metadata
-        rows = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
-        about = of_schema(file.schema_arrow, rows)
+        file = cls._file(location)
+        groups = map(file.metadata.row_group, range(file.num_row_groups))
+        about = of_schema(file.schema_arrow, map(attrgetter("num_rows"), groups))
         return cls(
             name=f"'{location}'", location=location, identity=identity, content=file, **about
         )
 
+    @staticmethod
+    def _file(location: Location, metadata: Any = None) -> Any:
+        import pyarrow.parquet as pq
+
+        if isinstance(location, Path):
+            return pq.ParquetFile(location, metadata=metadata, memory_map=True)
+        system, path = location.system()
+        return pq.ParquetFile(path, metadata=metadata, filesystem=system, pre_buffer=True)
+
     def read(self, names: Sequence[str]) -> list[Any]:
         """Read whole columns."""
-        file = self.content or _parquet(self.location)
+        file = self.content or self._file(self.location)
         return list(_validated(file.read(list(names))).select(list(names)).columns)
 
     def batches(self, pieces: range, names: Sequence[str], n_rows: int) -> Iterator[Any]:
         """Read batches of row groups."""
-        file = self.content or _parquet(self.location)
+        file = self.content or self._file(self.location)
         batches = file.iter_batches(n_rows, row_groups=list(pieces), columns=list(names))
         yield from map(_validated, batches)
 
     def piece_reader(self, names: Sequence[str]) -> Callable[[range], Any]:
         """Return a function that reads whole row groups."""
-        metadata = _parquet(self.location).metadata
+        metadata = self._file(self.location).metadata
 
         def read(pieces: range) -> Any:
-            with _parquet(self.location, metadata) as file:
+            with self._file(self.location, metadata) as file:
                 return _validated(file.read_row_groups(list(pieces), list(names)))
 
         return read
-
-
-def _parquet(location: Location, metadata: Any = None) -> Any:
-    import pyarrow.parquet as pq
-
-    if isinstance(location, Path):
-        return pq.ParquetFile(location, metadata=metadata, memory_map=True)
-    system, path = location.system()
-    return pq.ParquetFile(path, metadata=metadata, filesystem=system, pre_buffer=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,29 +291,29 @@ class ArrowTable(FileTable):
     @classmethod
     def open(cls, location: Location, identity: Identity, keys: Keys | None) -> Self:
         """Read the schema, and the rows of each record batch."""
-        file = _arrow(location)
-        rows = [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
-        about = of_schema(file.schema, rows)
+        file = cls._file(location)
+        batches = map(file.get_batch, range(file.num_record_batches))
+        about = of_schema(file.schema, map(attrgetter("num_rows"), batches))
         return cls(
             name=f"'{location}'", location=location, identity=identity, content=file, **about
         )
 
+    @staticmethod
+    def _file(location: Location) -> Any:
+        pa = import_pyarrow()
+        if isinstance(location, Path):
+            return pa.ipc.open_file(pa.memory_map(str(location)))
+        return pa.ipc.open_file(pa.PythonFile(location.open("rb"), "r"))
+
     def read(self, names: Sequence[str]) -> list[Any]:
         """Read whole columns."""
-        pa, file = import_pyarrow(), self.content or _arrow(self.location)
-        batches = list(self.batches(self.pieces, names, 0))
-        schema = pa.schema([file.schema.field(name) for name in names])
-        return list(pa.Table.from_batches(batches, schema).columns)
+        file = self.content or self._file(self.location)
+        schema = import_pyarrow().schema([file.schema.field(name) for name in names])
+        batches = list(self.batches(range(len(self.piece_rows)), names, 0))
+        return list(import_pyarrow().Table.from_batches(batches, schema).columns)
 
     def batches(self, pieces: range, names: Sequence[str], n_rows: int) -> Iterator[Any]:
         """Read the record batches as they are."""
-        file = self.content or _arrow(self.location)
-        for piece in pieces:
-            yield _validated(file.get_batch(piece).select(list(names)))
-
-
-def _arrow(location: Location) -> Any:
-    pa = import_pyarrow()
-    is_local = isinstance(location, Path)
-    stream = pa.memory_map(str(location)) if is_local else pa.PythonFile(location.open("rb"), "r")
-    return pa.ipc.open_file(stream)
+        file = self.content or self._file(self.location)
+        for batch in map(file.get_batch, pieces):
+            yield _validated(batch.select(list(names)))

@@ -128,6 +128,16 @@ class JsonTable(RecordTable):
         return cls.of(location, identity, keys, records)
 
 
+def are_records(values: Any) -> bool:
+    """Return whether a list in memory has rows that list their top classes, as pipelines return."""
+    if not isinstance(values, list | tuple) or not values:
+        return False
+    first = values[0]
+    if is_entries(first) or is_entries(values):
+        return True
+    return isinstance(first, Mapping) and lists_classes(first)
+
+
 def table_of_rows(values: Sequence[Any], keys: Keys) -> RecordTable:
     """Return rows in memory, as a pipeline returns them, as a table."""
     found = records_of(values, "the list")
