@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter, methodcaller
 from typing import Any, ClassVar, Self
 
 from evencover.arrays import Array, Kind, import_pyarrow, to_numpy
@@ -28,21 +29,12 @@ from evencover.sizes import at_once
 N_SAMPLED = 200  # rows that determine the kind of a column; integers are checked to the end
 CSV_BYTES = at_once(1 << 24, 400)  # parsed at once
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+ONLY_COLUMN = ""  # name of the column in a text file with one column that has none
 _INTEGER = re.compile(r"\s*-?[0-9]{1,18}\s*")
 _NUMBER = re.compile(
     r"\s*([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(inf|infinity)|nan)\s*", re.I
 )
-
-
 _WRONG_CELL = re.compile(r"column #(\d+): Row #(\d+): .* invalid value '(.*)'", re.S)
-
-
-def _is_number(cell: str) -> bool:
-    return _NUMBER.fullmatch(cell) is not None
-
-
-def _is_integer(cell: str) -> bool:
-    return _INTEGER.fullmatch(cell) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,24 +73,23 @@ class CsvTable(TextTable):
         """Read the first rows for the kinds of columns, and all rows for cells that are kept."""
         names, has_names = csv_header(location, keys)
         sample = next(csv_batches(location, names, has_names, most_bytes=1 << 16), None)
-        kinds: list[Kind] = ["float"] * len(names)
-        if sample is not None:
-            columns = [column.slice(0, N_SAMPLED).to_pylist() for column in sample.columns]
-            kinds = [_kind_of_cells(cells) for cells in columns]
-            for i, cells in enumerate(columns):  # a comma at the end of every line
-                if not names[i] and not any(map(str.strip, cells)):
-                    kinds[i] = "other"
-        kept = {i for i, name in enumerate(names) if is_kept(name, keys)}
-        integers = {i for i, kind in enumerate(kinds) if kind == "integer"} - kept
-        text: dict[int, list[Any]] = {i: [] for i in sorted(kept | integers)}
+        kinds, kept, read = list[Kind](), dict[int, list[Any]](), list[int]()
+        for i, name in enumerate(names):
+            kind: Kind = "float"
+            if sample is not None:
+                kind = _kind_of_cells(sample.column(i).slice(0, N_SAMPLED).to_pylist(), name)
+            kinds.append(kind)
+            if is_kept(name, keys):
+                kept[i] = []
+            if i in kept or kind == "integer":
+                read.append(i)
         n_rows = 0
-        for batch in csv_batches(location, names, has_names, include=list(text)):
+        for batch in csv_batches(location, names, has_names, include=read):
             n_rows += batch.num_rows
-            for i, column in zip(text, batch.columns, strict=False):
-                cells = column.to_pylist()
+            for i, column in zip(read, batch.columns, strict=False):
                 if i in kept:
-                    text[i] += cells
-                elif kinds[i] == "integer" and not all(map(_is_integer, cells)):
+                    kept[i] += column.to_pylist()
+                elif kinds[i] == "integer" and not all(map(_INTEGER.fullmatch, column.to_pylist())):
                     kinds[i] = "float"
         reject_open_quotes(location, n_rows + has_names)
         return cls(
@@ -108,49 +99,48 @@ class CsvTable(TextTable):
             columns=tuple(map(Column, names, kinds)),
             piece_rows=(n_rows,),
             has_names=has_names,
-            cells={names[i]: text[i] for i in sorted(kept)},
+            cells=dict(zip(map(names.__getitem__, kept), kept.values(), strict=True)),
         )
 
     def read(self, names: Sequence[str]) -> list[Any]:
         """Return the cells that were kept, or those of whole columns, as text."""
-        if self.cells.keys() >= set(names):
-            return [to_numpy(self.cells[name]) for name in names]
-        place = {name: i for i, (name, _) in enumerate(self.columns)}
-        wanted = [place[name] for name in names]
-        texts: list[list[str]] = [[] for _ in names]
-        for batch in csv_batches(self.location, list(place), self.has_names, include=wanted):
-            for column, cells in zip(batch.columns, texts, strict=True):
-                cells += column.to_pylist()
-        return [to_numpy(cells) for cells in texts]
+        cells = {name: list(self.cells[name]) for name in names if name in self.cells}
+        if len(cells) < len(names):
+            cells = {name: [] for name in names}
+            for batch in self._text(names):
+                for name, column in zip(names, batch.columns, strict=True):
+                    cells[name] += column.to_pylist()
+        return list(map(to_numpy, map(cells.__getitem__, names)))
 
     def column(self, name: str) -> Array:
         """Read one column (N,) of labels, ids or values; plain integers are integers."""
-        return integers_if_all(self.read([name])[0].tolist())
+        return integers_if_all(self.cells[name] if name in self.cells else self.read([name])[0])
+
+    def _text(self, names: Sequence[str], kind: Any = None) -> Iterator[Any]:
+        all_names = list(dict(self.columns))
+        wanted = list(map(all_names.index, names))
+        return csv_batches(self.location, all_names, self.has_names, include=wanted, kind=kind)
 
     def batches(self, pieces: range, names: Sequence[str], n_rows: int) -> Iterator[Any]:
         """Parse the cells of some columns as numbers."""
         pa = import_pyarrow()
-        all_names = [name for name, _ in self.columns]
-        wanted = [all_names.index(name) for name in names]
-        is_list = dict(self.columns)[names[0]].endswith("list")
-        kind, start = pa.string() if is_list else pa.float64(), 0
-        batches = csv_batches(self.location, all_names, self.has_names, include=wanted, kind=kind)
-        for batch in batches:
-            columns = batch.columns
-            if is_list:
-                columns = [self._lists(batch.column(0), names[0], start)]
-            yield pa.RecordBatch.from_arrays(columns, names=list(names))
+        if not dict(self.columns)[names[0]].endswith("list"):
+            for batch in self._text(names, pa.float64()):
+                yield batch.rename_columns(list(names))
+            return
+        start = 0
+        for batch in self._text(names):
+            lists = [self._numbers(cell, names[0], start + i) for i, cell in enumerate(batch[0])]
+            yield pa.RecordBatch.from_arrays([pa.array(lists, pa.list_(pa.float64()))], list(names))
             start += batch.num_rows
 
-    def _lists(self, cells: Any, name: str, start: int) -> Any:
-        """Parse lists in Python, NumPy or JSON notation."""
-        lists = [_list_cells(cell) for cell in cells.to_pylist()]
-        for row, inside in enumerate(lists, start):
-            for cell in inside:
-                if not _is_number(cell):
-                    raise self.no_numbers(name, cell, row)
-        numbers = [list(map(float, inside)) for inside in lists]
-        return import_pyarrow().array(numbers, import_pyarrow().list_(import_pyarrow().float64()))
+    def _numbers(self, cell: Any, name: str, row: int) -> list[float]:
+        """Parse a list in Python, NumPy or JSON notation."""
+        inside = _list_cells(cell.as_py())
+        for text in inside:
+            if not _NUMBER.fullmatch(text):
+                raise self.no_numbers(name, text, row)
+        return list(map(float, inside))
 
 
 def csv_header(location: Location, keys: Keys | None) -> tuple[list[str], bool]:
@@ -166,39 +156,38 @@ def csv_header(location: Location, keys: Keys | None) -> tuple[list[str], bool]:
         first, second = next(filter(None, reader), []), next(filter(None, reader), [])
     if not first:
         raise InputError(f"'{location}' must have at least one line. Got none.")
-    numbered = [f"column {i}" for i in range(len(first))]
-    is_header = None if keys is None else keys.has_header
-    if keys is not None and is_header is None:
-        keyed = {keys.labels, keys.ids, None if keys.probabilities == "*" else keys.probabilities}
-        is_header = (
-            True if keyed > {None} or (keys.classes and keys.classes <= set(first)) else None
-        )
     if keys is None:
         is_only = len(first) == 1 and first[0] not in (*LABEL_KEYS, *ID_KEYS)
         return ([ONLY_COLUMN], False) if is_only else (first, True)
-    if is_header is not None:
-        return (first, True) if is_header else (numbered, False)
-    if all(map(_is_number, first)):
-        if not all(map(str.isdecimal, first)) or len(set(first)) < len(first):
-            return numbered, False
+    asked = {keys.labels, keys.ids, None if keys.probabilities == "*" else keys.probabilities}
+    is_header, numbers = keys.has_header, list(filter(_NUMBER.fullmatch, first))
+    if is_header is None and (asked > {None} or (keys.classes and keys.classes <= set(first))):
+        is_header = True
+    elif is_header is None and len(numbers) == len(first):
+        is_header = all(map(str.isdecimal, first)) and len(set(first)) == len(first)
         is_unclear = first == ["1", "0"] or (not second and {*first} == {"0", "1"})
-        if is_unclear or _has_row_of_integers(location, first):
+        if is_header and (is_unclear or _has_row_of_integers(location, first)):
             raise InputError(
                 f"The first line of '{location}' may be a header or a row, because it has integers "
                 f"only, and so have others. Got {listed(first, 4)}; state which with --header or "
                 "--no-header (header=True or False)."
             )
-        return first, True
-    numbers = [cell for cell in first if _is_number(cell) and any(map(str.isdigit, cell))]
-    others = [cell for cell in first if not _is_number(cell)]
-    is_known = all(is_index_name(cell.strip()) or is_reserved(cell) for cell in others)
-    if numbers and not (is_known and all(map(str.isdecimal, numbers))):
-        raise InputError(
-            f"The first line of '{location}' must name the columns, because not all of them are "
-            f"numbers. Got {numbers[0]!r} there; write a header, or state with --header that this "
-            "is a name."
-        )
-    return first, True
+    elif is_header is None:
+        is_header, doubtful = True, ""
+        for cell in first:
+            if cell in numbers and any(map(str.isdigit, cell)):
+                doubtful = doubtful or cell
+                is_header &= cell.isdecimal()
+            elif cell not in numbers:
+                is_header &= is_index_name(cell.strip()) or is_reserved(cell)
+        if doubtful and not is_header:
+            raise InputError(
+                f"The first line of '{location}' must name the columns, because not all of them "
+                f"are numbers. Got {doubtful!r} there; write a header, or state with --header that "
+                "this is a name."
+            )
+        is_header = True
+    return (first, True) if is_header else (list(map("column {}".format, range(len(first)))), False)
 
 
 def _has_row_of_integers(location: Location, names: Sequence[str]) -> bool:
@@ -215,9 +204,6 @@ def _has_row_of_integers(location: Location, names: Sequence[str]) -> bool:
         else:
             return True
     return False
-
-
-ONLY_COLUMN = ""  # name of the column in a text file with one column that has none
 
 
 def csv_batches(
@@ -239,15 +225,15 @@ def csv_batches(
         wrong.append(row)
         return "error"
 
-    numbered = [str(i) for i in range(len(names))]  # names may recur
-    wanted = numbered if include is None else [str(i) for i in include] or numbered[:1]
+    numbered = list(map(str, range(len(names))))  # names may recur
+    wanted = numbered if include is None else list(map(str, include)) or numbered[:1]
     delimiter = DELIMITERS[location.suffix.lower()]
     with location.open("rb") as file:
-        longest = max(len(file.readline()) for _ in range(3))  # a row must fit into a block
+        longest = max(map(len, [file.readline(), file.readline(), file.readline()]))
         file.seek(0)
         read_options = arrow_csv.ReadOptions(
             use_threads=False,  # keeps row numbers in errors
-            block_size=max(min(most_bytes, CSV_BYTES), 4 * longest),
+            block_size=max(min(most_bytes, CSV_BYTES), 4 * longest),  # a row must fit
             column_names=numbered,
             skip_rows_after_names=int(has_header),
         )
@@ -262,14 +248,11 @@ def csv_batches(
         try:
             yield from arrow_csv.open_csv(file, read_options, parse_options, options)
         except pa.ArrowInvalid as error:
-            found = re.search(
-                r"column #(\d+): Row #(\d+): .* invalid value '(.*)'", str(error), re.S
-            )
-            if found:
-                name, row = names[int(found[1])], int(found[2]) - 1 - has_header
+            cell = _WRONG_CELL.search(str(error))
+            if cell:
                 raise InputError(
-                    f"{name!r} of '{location}' must contain numbers, one per class. "
-                    f"Got {found[3][:40]!r} in row {row}."
+                    f"{names[int(cell[1])]!r} of '{location}' must contain numbers, one per class. "
+                    f"Got {cell[3][:40]!r} in row {int(cell[2]) - 1 - has_header}."
                 ) from None
             if not wrong:
                 raise
@@ -283,7 +266,8 @@ def csv_batches(
 def reject_open_quotes(location: Location, n_rows: int) -> None:
     """Raise if a quotation mark is not closed, because rows may have become one cell."""
     with location.open("rb") as file:
-        if sum(part.count(b'"') for part in iter(partial(file.read, 1 << 20), b"")) % 2 == 0:
+        parts = iter(partial(file.read, 1 << 20), b"")
+        if sum(map(methodcaller("count", b'"'), parts)) % 2 == 0:
             return
         file.seek(0)
         if sum(bool(line.strip()) for line in file) > n_rows:
@@ -293,16 +277,18 @@ def reject_open_quotes(location: Location, n_rows: int) -> None:
             )
 
 
-def _kind_of_cells(cells: list[str]) -> Kind:
-    filled = [cell.strip() for cell in cells if cell.strip()]
-    if not filled or any(map(_is_number, filled)):
-        return "integer" if filled and all(map(_is_integer, cells)) else "float"
-    if all(cell.startswith("[") for cell in filled):
+def _kind_of_cells(cells: list[str], name: str) -> Kind:
+    filled = list(filter(None, map(str.strip, cells)))
+    if not filled:  # an unnamed one comes from a comma at the end of every line
+        return "float" if name else "other"
+    if any(map(_NUMBER.fullmatch, filled)):
+        return "integer" if all(map(_INTEGER.fullmatch, cells)) else "float"
+    if set(map(itemgetter(0), filled)) == {"["}:
         inside = _list_cells(filled[0])
-        if not all(map(_is_number, inside)):
+        if not all(map(_NUMBER.fullmatch, inside)):
             return "text list"
         return "integer list" if all(map(is_integer_text, inside)) else "list"
-    return "flag" if {cell.lower() for cell in filled} <= {"true", "false"} else "text"
+    return "flag" if set(map(str.lower, filled)) <= {"true", "false"} else "text"
 
 
 def _list_cells(cell: str) -> list[str]:

@@ -74,7 +74,7 @@ class RecordTable(TextTable):
             identity=identity,
             columns=tuple(Column(name, kind) for name, kind in kinds.items()),
             piece_rows=(n_rows,),
-            cells=cells,
+            content=cells,
             records=records,
         )
 
@@ -82,7 +82,7 @@ class RecordTable(TextTable):
         """Return whole columns; None where a record lacks the field."""
         columns = []
         for name in names:
-            values = self.cells.get(name)
+            values = (self.content or {}).get(name)
             if values is None:
                 records = flat_records(self.records(self.location), self.name)
                 values = [record.get(name) for record in records]

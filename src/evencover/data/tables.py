@@ -112,7 +112,7 @@ class FileTable(Table):
 
     location: Location
     identity: Identity
-    content: Any = None  #: the file while it is being opened
+    content: Any = None  #: what only the opening needs: the open file, or cells
 
     @classmethod
     @abstractmethod
