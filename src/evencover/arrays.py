@@ -128,6 +128,8 @@ def to_numpy(values: Any, name: str = "The array") -> Array:
     """
     if isinstance(values, np.ndarray) and not hasattr(values, "mask"):
         return values
+    if type(values).__module__.startswith("pyarrow"):
+        return matrix_from_arrow(values)
     masked = _first_masked(values)
     if masked is not None:
         raise InputError(
@@ -136,8 +138,6 @@ def to_numpy(values: Any, name: str = "The array") -> Array:
         )
     if isinstance(values, np.ndarray):
         return np.asarray(values)
-    if type(values).__module__.startswith("pyarrow"):
-        return matrix_from_arrow(values)
     if hasattr(values, "detach"):  # a torch tensor, perhaps on a device or with a gradient
         tensor = values.detach().cpu()
         return np.asarray(tensor.float() if "bfloat16" in str(tensor.dtype) else tensor)

@@ -64,12 +64,10 @@ class Classes:
 
         Names match exactly. `all_of_them` must be here and there; otherwise, `names` may lack some.
         """
-        found = np.array([self.index.get(name, -1) for name in names], dtype=np.int64)
-        unknown = [name for name, index in zip(names, found.tolist(), strict=True) if index < 0]
-        lacks_any = all_of_them and len(names) - len(unknown) < self.n
-        missing = [name for name in self.index if name not in set(names)] if lacks_any else []
-        if not missing and not unknown:
-            return found
+        if self.index.keys() >= set(names) and (not all_of_them or len(names) == self.n):
+            return np.array(list(map(self.index.__getitem__, names)), dtype=np.int64)
+        unknown = [name for name in names if name not in self.index]
+        missing = [name for name in self.index if name not in set(names)] if all_of_them else []
         problems = [f"no {listed(map(repr, missing), 3)}"] * bool(missing)
         problems += [f"the unknown {listed(map(repr, unknown), 3)}"] * bool(unknown)
         remedy = "rename them, or declare classes that calibration never saw with 'evencover "
@@ -237,7 +235,7 @@ def integers_if_all(texts: list[str]) -> Array:
     """Convert cells of a file without types to integers if all are plain ones; 007 stays text."""
     if all(map(is_integer_text, texts)):
         return np.array([int(text) for text in texts], dtype=np.int64)
-    return to_numpy(texts)
+    return np.array(texts, dtype=object)
 
 
 # ---- names ---------------------------------------------------------------------------------------

@@ -37,6 +37,11 @@ def id_keys(ids: Any, n_rows: int, row_name: RowName = "row {}".format) -> Array
         raise InputError(
             f"'ids' must have one entry per row. Got shape {values.shape} for {n_rows} rows."
         )
+    return keys_of(values)
+
+
+def keys_of(values: Array) -> Array:
+    """Return the keys of ids that `id_values` returned."""
     if values.dtype.kind in "iu":
         keys = values.astype(np.uint64)
         hashed = np.flatnonzero((values < 0) | (keys >= _OF_TEXT))
@@ -77,6 +82,8 @@ def id_values(ids: Any, row_name: RowName = "row {}".format) -> Array:
         raise _no_ids(values.dtype.name, row_name(0))
     items = values.ravel().tolist()
     types = set(map(type, items))
+    if types == {str}:
+        return _texts(items, row_name).reshape(values.shape)
     if not types <= {str, int, UUID}:
         _reject(np.array(list(map(_is_missing, items)), dtype=bool), "a missing value", row_name)
     kinds = set(map(_kind, types))

@@ -158,7 +158,8 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
             raise InputError(f"{name} must contain real numbers. Got the type {matrix.dtype}.")
         chunks = getattr(matrix, "shards", None) or getattr(matrix, "chunks", None)
         chunks = chunks or [0 if hasattr(matrix, "in_order") else 1]
-        reject_bomb((chunks[0] or n_rows, n_classes), matrix.dtype, key, size)
+        at_once = (chunks[0] or n_rows) * n_classes * matrix.dtype.itemsize
+        explained(at_once // 8, size, f"The array {key!r}")
         label_key = found_key(arrays, keys.labels, LABEL_KEYS, name, "labels_key")
         id_key = found_key(arrays, keys.ids, ID_KEYS, name, "ids_key")
         names_key = NAMES_KEY if NAMES_KEY in arrays else None
@@ -207,17 +208,13 @@ def read_on_demand(arrays: Mapping[str, Any], file_size: int) -> Mapping[str, Ar
     return LazyArrays(arrays, lambda key: np.array(whole(arrays, key, file_size)))
 
 
-def reject_bomb(shape: tuple[int, ...], dtype: np.dtype[Any], key: str, file_size: int) -> None:
-    """Reject arrays whose stated size no compression explains."""
-    explained(math.prod(shape) * dtype.itemsize // 8, file_size, f"The array {key!r}")
-
-
 def whole(arrays: Mapping[str, Any], key: str | None, file_size: int) -> Array | None:
     """Read a whole small array, text as text; None if there is none of this name."""
     if key is None or key not in arrays:
         return None
     stored = arrays[key]
-    reject_bomb(tuple(stored.shape), np.dtype(stored.dtype), key, file_size)
+    n_bytes = math.prod(stored.shape) * np.dtype(stored.dtype).itemsize
+    explained(n_bytes // 8, file_size, f"The array {key!r}")
     values = np.asarray(stored[:])
     if values.dtype.kind == "S":
         return np.char.decode(values, "utf-8")

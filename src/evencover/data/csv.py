@@ -11,6 +11,8 @@ from functools import partial
 from operator import itemgetter, methodcaller
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from evencover.arrays import Array, Kind, import_pyarrow, to_numpy
 from evencover.classes import integers_if_all, is_integer_text
 from evencover.data.columns import (
@@ -110,7 +112,7 @@ class CsvTable(TextTable):
             for batch in self._text(names):
                 for name, column in zip(names, batch.columns, strict=True):
                     cells[name] += column.to_pylist()
-        return list(map(to_numpy, map(cells.__getitem__, names)))
+        return [np.array(cells[name], dtype=object) for name in names]
 
     def column(self, name: str) -> Array:
         """Read one column (N,) of labels, ids or values; plain integers are integers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from evencover.data.arrays import (
     OpenArrays,
     hdf5_arrays,
@@ -16,6 +18,9 @@ from evencover.data.location import Location, is_zarr
 from evencover.data.records import RecordTable
 from evencover.data.tables import ArrowTable, FileTable, ParquetTable
 from evencover.data.tools import JsonTable
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs  # of typing from Python 3.13 on
 
 ARRAYS: dict[str, OpenArrays] = {
     ".npy": npy_arrays,
@@ -39,12 +44,16 @@ TABLES: dict[str, type[FileTable]] = {
 }
 
 
-def table_format(location: Location) -> type[FileTable] | None:
-    """Return the format of a table by its extension."""
-    return TABLES.get(location.suffix.lower())
+def format_of(location: Location) -> type[FileTable] | OpenArrays | None:
+    """Return the format by the extension: a table, or what opens named arrays.
 
-
-def array_format(location: Location) -> OpenArrays | None:
-    """Return the format of named arrays by the extension; a zarr store may have any name."""
-    found = ARRAYS.get(location.suffix.lower())
+    A zarr store may have any name.
+    """
+    suffix = location.suffix.lower()
+    found = TABLES.get(suffix) or ARRAYS.get(suffix)
     return zarr_arrays if found is None and is_zarr(location) else found
+
+
+def is_table(file_format: type[FileTable] | OpenArrays) -> TypeIs[type[FileTable]]:
+    """Return whether a format is one of tables, not of named arrays."""
+    return isinstance(file_format, type)

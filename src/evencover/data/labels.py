@@ -19,7 +19,7 @@ from evencover.classes import integers_if_all, is_integer_text
 from evencover.data.arrays import LazyArrays, read_on_demand
 from evencover.data.columns import ID_KEYS, LABEL_KEYS, NAMES_KEY, SAVED_INDEX
 from evencover.data.csv import ONLY_COLUMN, CsvTable
-from evencover.data.formats import ARRAYS, TABLES, array_format, table_format
+from evencover.data.formats import ARRAYS, TABLES, format_of, is_table
 from evencover.data.frames import FrameTable, is_frame
 from evencover.data.location import Location, RemoteFile, as_location, expand, reading
 from evencover.data.source import Contents, Labels, Matching
@@ -172,17 +172,17 @@ def _files(path: AnyPath) -> list[Location]:
 @contextmanager
 def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     """Open the columns or arrays of a file by name; integers of text files are integers."""
-    table, arrays_of = table_format(location), array_format(location)
+    file_format = format_of(location)
     with reading(location) as identity:
-        if table is not None:
-            yield columns_of(table.open(location, identity, None))
-        elif arrays_of is not None:
-            with arrays_of(location) as arrays:
-                yield read_on_demand(arrays, identity.size)
-        else:
+        if file_format is None:
             with location.open("rb") as file:
                 lines = [line.strip() for line in file.read().decode("utf-8-sig").split("\n")]
             yield {ONLY_COLUMN: integers_if_all([line for line in lines if line])}
+        elif is_table(file_format):
+            yield columns_of(file_format.open(location, identity, None))
+        else:
+            with file_format(location) as arrays:
+                yield read_on_demand(arrays, identity.size)
 
 
 def columns_of(table: Table) -> Mapping[str, Array]:
@@ -208,7 +208,7 @@ def _read(
         how: Any = {"owner": f"'{location}'", "is_named": is_named}
         read = _chosen(columns, key, id_keys_of, n_rows, with_times, **how)
         values = read.values
-        if table_format(location) is CsvTable and list(columns) == [ONLY_COLUMN] and len(values):
+        if format_of(location) is CsvTable and list(columns) == [ONLY_COLUMN] and len(values):
             first, is_longer = str(values[0]), len(values) - 1 == n_rows
             is_new = first not in values[1:].astype(str) and not is_integer_text(first)
             if first == key or (is_longer and is_new):

@@ -204,17 +204,15 @@ def file_identity(location: Location, identity: Identity) -> tuple[str, int, int
     return location.name if isinstance(location, Path) else str(location), *identity
 
 
-def reject_changed(location: Location, identity: Identity) -> None:
-    """Raise FileError if a file has changed since it was opened."""
+def _changed(location: Location, before: Identity) -> FileError:
+    """Build the error for a file that has changed since it was opened."""
     now = identity_of(location)
-    if now == identity:
-        return
     what = (
-        f"{now.size} bytes instead of {identity.size}"
-        if now.size != identity.size
+        f"{now.size} bytes instead of {before.size}"
+        if now.size != before.size
         else f"the same {now.size} bytes, but another modification time"
     )
-    raise FileError(
+    return FileError(
         f"'{location}' must not change after it is opened. Got {what}: it was rewritten "
         "since, or a worker has another copy; run again, and copy files with their times."
     )
@@ -257,13 +255,13 @@ def reading(location: Location, known: Identity | None = None) -> Iterator[Ident
     """
     identity = known
     try:
-        if known is None:
-            identity = identity_of(location)
-        else:
-            reject_changed(location, known)
-        assert identity is not None
+        found = identity_of(location)
+        identity = known or found
+        if found != identity:
+            raise _changed(location, identity)
         yield identity
-        reject_changed(location, identity)
+        if identity_of(location) != identity:
+            raise _changed(location, identity)
     except InputError:
         raise
     except Exception as error:
@@ -273,7 +271,8 @@ def reading(location: Location, known: Identity | None = None) -> Iterator[Ident
             raise FileError(f"Cannot read '{location}': {problem}.") from error
         if identity is not None:  # a file that is being written reads like a damaged one
             with suppress(OSError):
-                reject_changed(location, identity)
+                if identity_of(location) != identity:
+                    raise _changed(location, identity) from None
         raise InputError(
             f"Cannot read '{location}': the file is truncated or does not match its extension "
             f"({one_line(error)})."

@@ -14,7 +14,7 @@ from evencover.classes import as_class_names
 from evencover.data.arrays import open_array_file
 from evencover.data.columns import USUAL, Keys
 from evencover.data.entries import joined_files, of_table
-from evencover.data.formats import ARRAYS, TABLES, array_format, table_format
+from evencover.data.formats import ARRAYS, TABLES, format_of, is_table
 from evencover.data.frames import is_frame
 from evencover.data.labels import (
     AnyPath,
@@ -52,18 +52,18 @@ def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> C
 
 
 def _open_one(location: Location, keys: Keys) -> Contents:
-    table, arrays = table_format(location), array_format(location)
-    if arrays is not None:
-        return open_array_file(location, arrays, keys)
-    if table is None:
+    file_format = format_of(location)
+    if file_format is None:
         existing_file(location)
         raise InputError(
             f"Cannot read '{location}': its extension must be one of "
             f"{', '.join([*ARRAYS, *TABLES])}. Got {location.suffix.lower() or 'none'!r} instead."
         )
+    if not is_table(file_format):
+        return open_array_file(location, file_format, keys)
     import_pyarrow()
     with reading(location) as identity:
-        return of_table(table.open(location, identity, keys), keys)
+        return of_table(file_format.open(location, identity, keys), keys)
 
 
 def _open_many(location: Location, files: list[Location], keys: Keys) -> Contents:
@@ -204,7 +204,7 @@ def as_source(
     if is_source and labels is None and ids is None and logits is None:
         return probabilities.expecting(expected, **stated)
     known = expected.classes.names if expected is not None and names is None else names
-    is_separate = isinstance(labels, str | os.PathLike) or is_frame(labels)
+    is_separate = labels is not None and (isinstance(labels, str | os.PathLike) or is_frame(labels))
     keys = Keys(
         probabilities_key,
         None if is_separate else labels_key,

@@ -15,7 +15,7 @@ from evencover.classes import INDICES, MISSING, NAMES, Classes, count_up
 from evencover.data.columns import ColumnUses
 from evencover.data.readers import RawBlock, Reader, part_of
 from evencover.errors import InputError, warn_caller
-from evencover.ids import id_keys, id_values
+from evencover.ids import id_keys, id_values, keys_of
 from evencover.rounding import warn_of_precision
 from evencover.sizes import sampled
 from evencover.topk import TopK, concatenate_rows, fewer, numbers_per_row, smallest_k
@@ -241,8 +241,12 @@ class Source:
         ids = keys = None
         if contents.ids is not None:
             ids = id_values(contents.ids, reader.row_name)
-            n_rows = ids.size if reader.n_rows is None else reader.n_rows
-            keys, reader = id_keys(ids, n_rows, reader.row_name), reader.without_ids()
+            if ids.ndim != 1 or reader.n_rows not in (None, len(ids)):
+                raise InputError(
+                    f"'ids' must have one entry per row. Got shape {ids.shape} for {reader.n_rows} "
+                    "rows."
+                )
+            keys, reader = keys_of(ids), reader.without_ids()
         source = cls(
             contents=contents,
             reader=reader,
@@ -362,20 +366,6 @@ class Source:
         """The reader's column of each class (K,); None if they are the same."""
         return None if self.class_of_column is None else np.argsort(self.class_of_column)
 
-    def _rows(self, raw: Any, start: int) -> Any:
-        """Return checked rows of all classes, in their order."""
-        rows = score_rows(raw)
-        if rows.shape[1] != self.reader.n_classes:
-            raise InputError(
-                f"All rows of {self.name} must have {self.reader.n_classes} classes. "
-                f"Got {rows.shape[1]} from {self.reader.row_name(start)} on."
-            )
-        if self.class_of_column is None:
-            return rows
-        if isinstance(rows, TopK):
-            return rows.renumbered(self.class_of_column, self.n_classes)
-        return rows[:, self._column_of_class]
-
     def blocks(self) -> Iterator[Block]:
         """Read checked blocks; an input without rows is one empty block."""
         if self.expected is not None and self.offset == 0:
@@ -385,7 +375,16 @@ class Source:
     def _blocks(self) -> Iterator[Block]:
         start, raw_blocks = 0, self.reader.row_blocks()
         for raw in raw_blocks if self.watch is None else self.watch(raw_blocks):
-            rows = self._rows(raw.rows, start)
+            rows = score_rows(raw.rows)
+            if rows.shape[1] != self.reader.n_classes:
+                raise InputError(
+                    f"All rows of {self.name} must have {self.reader.n_classes} classes. "
+                    f"Got {rows.shape[1]} from {self.reader.row_name(start)} on."
+                )
+            if self.class_of_column is not None and isinstance(rows, TopK):
+                rows = rows.renumbered(self.class_of_column, self.n_classes)
+            elif self.class_of_column is not None:
+                rows = rows[:, self._column_of_class]
             part = slice(start, start + len(rows))
             labels, ids = self.labels, self.keys
             if self.reader.n_rows is None:
@@ -467,28 +466,28 @@ class Source:
 
 def compared(blocks: Iterator[Block], expected: Expected) -> Iterator[Block]:
     """Pass blocks on; warn at once of another precision, and at the end of fewer classes."""
-    first_rows, k, is_compared = list[Any](), None, expected.precision is None
+    first_rows, n_numbers, k = list[Any](), 0, None
     for block in blocks:
         yield block
         k = fewer(k, smallest_k(block.rows))
-        if not is_compared:  # few rows of a large block suffice, and small blocks are too few alone
+        if expected.precision is not None and n_numbers < COMPARED_ELEMENTS:
+            # Few rows of a large block suffice, and small blocks are too few alone.
             n_rows = COMPARED_ELEMENTS // max(1, numbers_per_row(block.rows)) + 1
             first_rows.append(block.rows[:n_rows])
-            if sum(rows.size for rows in first_rows) >= COMPARED_ELEMENTS:
+            n_numbers += first_rows[-1].size
+            if n_numbers >= COMPARED_ELEMENTS:
                 warn_of_precision(concatenate_rows(first_rows), expected.precision)
-                is_compared = True
-    if first_rows and not is_compared:
+    if 0 < n_numbers < COMPARED_ELEMENTS:
         warn_of_precision(concatenate_rows(first_rows), expected.precision)
-    warn_of_fewer_classes(k, expected.k, expected.classes.n)
+    warn_of_fewer_classes(k, expected)
 
 
-def warn_of_fewer_classes(k: int | None, calibration: int | None, n_classes: int) -> None:
+def warn_of_fewer_classes(k: int | None, expected: Expected) -> None:
     """Warn of rows that list fewer classes than the calibration rows did; None stands for all."""
-    if k is None or (calibration is not None and k >= calibration):
-        return
-    warn_caller(
-        "Rows should list at least as many classes as the calibration rows, because a label that "
-        f"is not listed is in no set. Got rows with {k}, and "
-        f"{f'all {n_classes}' if calibration is None else calibration} in calibration, so coverage "
-        "is lower."
-    )
+    if k is not None and (expected.k is None or k < expected.k):
+        n_listed = f"all {expected.classes.n}" if expected.k is None else expected.k
+        warn_caller(
+            "Rows should list at least as many classes as the calibration rows, because a label "
+            f"that is not listed is in no set. Got rows with {k}, and {n_listed} in calibration, "
+            "so coverage is lower."
+        )
