@@ -8,7 +8,7 @@ They cover every method, score, alpha and type of input, with and without `exact
 both kernels (EVENCOVER_KERNELS=numpy).
 
 The fit of POOLED uses SciPy's normal distribution, whose last bits may change between versions, so
-its thresholds count as ranks among the calibration scores.
+its thresholds count as ranks among the calibration scores, and its chances with nine digits.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def digest(case: Case) -> str:
 
 
 def thresholds(model: BasePredictor) -> tuple[Any, ...]:
-    """Return all arrays of the thresholds; of POOLED, ranks instead of scores."""
+    """Return all arrays of the thresholds; of POOLED, ranks and rounded chances."""
     fitted = model.fit_.thresholds
     if model.method != "pooled":
         return tuple(fitted)
@@ -151,7 +151,8 @@ def thresholds(model: BasePredictor) -> tuple[Any, ...]:
         None if values is None else np.searchsorted(scores, values, "right")
         for values in (fitted.upper, fitted.lower)
     )
-    return (upper, lower, *fitted[2:])
+    chances = (None if values is None else np.round(values, 9) for values in fitted[2:])
+    return (upper, lower, *chances)
 
 
 def cases() -> dict[str, Case]:
