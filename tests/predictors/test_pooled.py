@@ -15,9 +15,9 @@ from evencover import (
     compare,
 )
 from evencover.comparison.trials import calibration_split
-from evencover.predictors import calibration
-from evencover.predictors.calibration import hold_out, one_of_each
-from evencover.predictors.pooled import N_FOLDS, NormalModel, moment_strength
+from evencover.predictors import folds as folds_of_rows
+from evencover.predictors.folds import N_FOLDS, hold_out, one_of_each
+from evencover.predictors.pooled import NormalModel, moment_strength
 from evencover.randomness import RandomStream, random_order
 
 K = 60
@@ -35,13 +35,13 @@ def simulated(n_per_class, seed, *, spread=1.0, rounded=False):
 @pytest.fixture
 def folds_seen(monkeypatch):
     """The groups and folds of each fit, in the order of its rows."""
-    seen, folds = [], calibration.assign_folds
+    seen, folds = [], folds_of_rows.assign_folds
 
     def spy(groups, *rows):
         seen.append((groups, folds(groups, *rows)))
         return seen[-1][1]
 
-    monkeypatch.setattr(calibration, "assign_folds", spy)
+    monkeypatch.setattr(folds_of_rows, "assign_folds", spy)
     return seen
 
 

@@ -29,7 +29,8 @@ from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError, warn_caller
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.calibration import N_FOLDS, CalibrationRows, Dealt, deal
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.folds import N_FOLDS, Dealt, deal
 from evencover.predictors.guarantees import AUTO, remedy, some_names
 from evencover.quantiles import (
     Alpha,
