@@ -75,13 +75,13 @@ def caption(cells: Any, standard: CoverageReport, pooled: CoverageReport, n_file
     """Describe the picture: the two types that one threshold covers least, and the price."""
     (first, _, low, high), (second, _, low_too, high_too), *_ = cells
     return (
-        f"*Magika, Google's model of file types, on {n_files:,} files:* `{first}` rises from {low} to "
-        f"{high} and `{second}` from {low_too} to\n{high_too}, for {pooled.avg_size:.2f} labels per "
-        f"set instead of {standard.avg_size:.2f}. Overall coverage is "
+        f"*Magika, Google's model of file types, on {n_files:,} files:* `{first}` rises from {low} "
+        f"to {high} and `{second}` from {low_too} to\n{high_too}, for {pooled.avg_size:.2f} labels "
+        f"per set instead of {standard.avg_size:.2f}. Overall coverage is "
         f"{percent(standard.marginal_coverage)} with one threshold and\n"
-        f"{percent(pooled.marginal_coverage)} with evencover. These are the {len(cells)} types that "
-        f"one threshold covers least on half of the rows,\namong those with over {LEAST_FILES} "
-        f"files; the picture shows the other half. Sets may be empty here."
+        f"{percent(pooled.marginal_coverage)} with evencover. These are the {len(cells)} types "
+        f"that one threshold covers least on half of the rows,\namong those with over "
+        f"{LEAST_FILES} files; the picture shows the other half. Sets may be empty here."
     )
 
 

@@ -3,9 +3,11 @@
     make evidence                   run the steps that were not measured with the present code
     make evidence STEP=filetypes    run one step again; several are separated by commas
     make evidence DATA=FOLDER       also with files that the repository does not contain
+    make evidence CHECK=1           list the steps that were measured with other code; run nothing
     make bench                      run the benchmarks among the steps again
 
-Each step runs a script that writes tables to docs/evidence or pictures to docs/images. A step that
+Each step runs a script that writes tables to docs/evidence or pictures to docs/images. The record
+has the modules that it executed and a digest of their code without docstrings. A step that
 fails or is interrupted leaves the record as it was, so the same command continues with it. The
 folder DATA has files of recorded predictions (.npz with `probs` and `labels`). Steps that need such
 a file or a package are skipped without it. README gets its tables at the end.
@@ -17,6 +19,7 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from datetime import date
 from importlib.util import find_spec
@@ -27,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "_extensions"))
 
 import evidence_files as files  # noqa: E402
+import executed_code  # noqa: E402
 
 DOCS = files.DOCS
 
@@ -161,21 +165,6 @@ STEPS = {
 }
 
 
-def code_digest(step: Step) -> str:
-    """Return a digest of the package, of the step's script and, if it is one, of the benchmark."""
-    script = step.command.split()[0]
-    folders = [ROOT / "src" / "evencover"]
-    if script == RECORD_BENCHMARKS:
-        folders.append(ROOT / "benchmarks")
-    sources = [
-        path
-        for folder in folders
-        for path in sorted(folder.rglob("*"))
-        if path.suffix in (".py", ".cpp", ".hpp", ".npz")
-    ]
-    return files.digest([*sources, ROOT / script])
-
-
 def command_of(step: Step, data: Path | None) -> list[str]:
     """Return the command line, with the paths of the step's data."""
     paths = [str(data / name) for name in step.data] if data else []
@@ -196,32 +185,37 @@ def run(name: str, data: Path | None, quick: bool) -> None:
 
     step = STEPS[name]
     started = time.monotonic()
-    environment = os.environ | {"COLUMNS": "80", "PYTHONPATH": str(ROOT / "scripts")}
     command = command_of(step, data)
     if quick and step.command.startswith(RECORD_BENCHMARKS):
         command.append("--quick")
-    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as loaded:
+        path = os.pathsep.join(str(ROOT / folder) for folder in ("scripts/tracing", "scripts"))
+        traced = {"COLUMNS": "80", "PYTHONPATH": path, "EVIDENCE_MODULES": loaded.name}
+        subprocess.run(command, cwd=ROOT, env=os.environ | traced, check=True)
+        modules = sorted({*loaded.read().split(), step.command.split()[0]})
+    executed = files.Executed(name, executed_code.digest(modules), " ".join(modules))
+    files.write_executed((files.read_executed() | {name: executed}).values())
     seconds = f"{time.monotonic() - started:.0f}"
     record = {path: row for path, row in files.read_record().items() if row.step != name}
-    code, today = code_digest(step), date.today().isoformat()
-    version = "quick" if quick else __version__
+    version, today = "quick" if quick else __version__, date.today().isoformat()
     for output in step.outputs:
         content = files.digest([DOCS / output])
-        record[output] = files.Measured(output, name, version, today, seconds, code, content)
+        record[output] = files.Measured(output, name, version, today, seconds, content)
     files.write_record(record.values())
     print(f"{name}: {seconds} s", flush=True)
 
 
-def is_current(step: Step) -> bool:
-    """Return whether every output exists and was measured with the present code."""
-    record, code = files.read_record(), code_digest(step)
+def is_current(name: str) -> bool:
+    """Return whether a step's outputs exist and were measured with the present code."""
+    record, executed = files.read_record(), files.read_executed().get(name)
+    if executed is None or executed.code != executed_code.digest(executed.modules.split()):
+        return False
     return all(
         output in record
-        and record[output].code == code
         and record[output].version != "quick"
         and (DOCS / output).exists()
         and record[output].content == files.digest([DOCS / output])
-        for output in step.outputs
+        for output in STEPS[name].outputs
     )
 
 
@@ -231,14 +225,20 @@ def main() -> int:
     parser.add_argument("steps", nargs="*", help=f"of {', '.join(STEPS)}; default: those needed")
     parser.add_argument("--data", type=Path, help="folder of recorded predictions")
     parser.add_argument("--quick", action="store_true", help="benchmarks that mean nothing")
+    parser.add_argument("--check", action="store_true", help="list steps measured with other code")
     options = parser.parse_args()
     chosen = [name for names in options.steps for name in names.split(",") if name]
     unknown = set(chosen) - set(STEPS)
     if unknown:
         parser.error(f"unknown step {sorted(unknown)[0]!r}; choose from {', '.join(STEPS)}")
+    outdated = [name for name in chosen or STEPS if not is_current(name)]
+    if options.check:
+        for name in outdated:
+            print(f"measured with other code: {name}")
+        return int(bool(outdated))
     files.FOLDER.mkdir(exist_ok=True)
     failed, skipped = [], []
-    for name in chosen or [name for name, step in STEPS.items() if not is_current(step)]:
+    for name in chosen or outdated:
         lacks = missing(STEPS[name], options.data)
         if lacks:
             skipped.append(f"{name} (needs {lacks})")

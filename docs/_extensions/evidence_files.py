@@ -13,41 +13,66 @@ import hashlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 DOCS = Path(__file__).parents[1]
 FOLDER = DOCS / "evidence"
 RECORD = FOLDER / "record.csv"
+EXECUTED = FOLDER / "executed.csv"
 BLOCK = re.compile(r"(?<=<!-- evidence: )([\w.]+) -->\n(.*?)(?=<!-- end -->)", re.DOTALL)
 
 
 class Measured(NamedTuple):
-    """One output of a step: its path below docs/, and with which code it was measured."""
+    """One output of a step: its path below docs/, and when it was measured."""
 
     output: str
     step: str
     version: str
     date: str
     seconds: str  # that the step took
-    code: str  # digest of the package and of the step's script
     content: str  # digest of the output
 
 
-def read_record(path: Path = RECORD) -> dict[str, Measured]:
+class Executed(NamedTuple):
+    """The modules that a step executed, separated by spaces, and the digest of their code."""
+
+    step: str
+    code: str
+    modules: str
+
+
+def read_record() -> dict[str, Measured]:
     """Return the record of each output; empty before the first measurement."""
-    if not path.exists():
-        return {}
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [Measured(**row) for row in csv.DictReader(file)]
-    return {row.output: row for row in rows}
+    return {row.output: row for row in _read(RECORD, Measured)}
 
 
-def write_record(rows: Iterable[Measured], path: Path = RECORD) -> None:
+def read_executed() -> dict[str, Executed]:
+    """Return what each step executed."""
+    return {row.step: row for row in _read(EXECUTED, Executed)}
+
+
+def write_record(rows: Iterable[Measured]) -> None:
     """Write the record, sorted by step and output."""
+    _write(RECORD, Measured, sorted(rows, key=lambda row: (row.step, row.output)))
+
+
+def write_executed(rows: Iterable[Executed]) -> None:
+    """Write what each step executed, sorted by step."""
+    _write(EXECUTED, Executed, sorted(rows))
+
+
+def _read(path: Path, kind: Any) -> list[Any]:
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return [kind(**row) for row in csv.DictReader(file)]
+
+
+def _write(path: Path, kind: Any, rows: list[Any]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Measured._fields)
-        writer.writerows(sorted(rows, key=lambda row: (row.step, row.output)))
+        writer.writerow(kind._fields)
+        writer.writerows(rows)
 
 
 def digest(paths: Iterable[Path]) -> str:

@@ -23,9 +23,10 @@ def evidence():
     folders = [str(DOCS / "_extensions"), str(ROOT / "scripts")]
     sys.path[:0] = folders
     import evidence_files
+    import executed_code
     from evidence import STEPS
 
-    yield evidence_files, STEPS
+    yield evidence_files, STEPS, executed_code
     for folder in folders:
         sys.path.remove(folder)
 
@@ -56,15 +57,37 @@ def test_files_are_as_they_were_measured(evidence):
 
 
 def test_a_step_records_all_of_its_outputs_and_nothing_else(evidence):
-    files, steps = evidence
+    files, steps, _ = evidence
     record = files.read_record()
     for name in {row.step for row in record.values()}:
         recorded = {output for output, row in record.items() if row.step == name}
         assert recorded == set(steps[name].outputs), f"{name}: {ADVICE}"
 
 
+def test_only_code_makes_a_number_old(evidence, tmp_path, monkeypatch):
+    executed_code = evidence[2]
+    monkeypatch.setattr(executed_code, "ROOT", tmp_path)
+    module = tmp_path / "module.py"
+
+    def digest(text):
+        module.write_text(text)
+        return executed_code.digest(["module.py"])
+
+    before = digest('"Prose."\n\ndef f(x):\n    "More."\n    return x + 1  # why\n')
+    assert digest('def f(x):\n    """Other\n    prose."""\n\n    return x + 1\n') == before
+    assert digest('def f(x):\n    "More."\n    return x + 2\n') != before
+    assert digest('def f(x):\n    "More."\n    return x + 1, "# why"\n') != before
+
+
+def test_executed_modules_are_recorded(evidence):
+    for step, executed in evidence[0].read_executed().items():
+        assert step in evidence[1], f"{step} is gone: {ADVICE}"
+        assert "src/evencover/__init__.py" in executed.modules.split()
+
+
 def test_every_file_is_shown():
-    written = {path.name for path in (DOCS / "evidence").iterdir()} - {"record.csv"}
+    written = {path.name for path in (DOCS / "evidence").iterdir()}
+    written -= {"record.csv", "executed.csv"}
     assert written == set().union(*map(shown, PAGES))
 
 
