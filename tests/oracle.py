@@ -423,8 +423,8 @@ def normal_model(x, labels, n_classes, examples_per_class=None):
     """POOLED's mean and spread of each class: random effects with a line in log(1 + n).
 
     Below 1.5 examples per class, in all of the data, variance within classes is padded with rows
-    of the pooled variance. The slope shrinks by its own variance. A class without rows counts as
-    having as many as the rarest one.
+    of the pooled variance. The slope shrinks by four times its own variance. A class without rows
+    counts as having as many as the rarest one.
     """
     own = classwise_groups(x, labels, n_classes)
     seen = [c for c in range(n_classes) if own[c]]
@@ -454,7 +454,7 @@ def normal_model(x, labels, n_classes, examples_per_class=None):
     height = beta[0] + slope * middle
     if slope:
         variance = np.linalg.inv((design * root[:, None] ** 2).T @ design)[1, 1]
-        slope *= max(0.0, 1 - variance / slope**2)
+        slope *= max(0.0, 1 - 4 * variance / slope**2)
     between = max(between, 1e-3)
     kappa, found = within / between, []
     for c in range(n_classes):

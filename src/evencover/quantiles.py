@@ -440,7 +440,8 @@ class GroupedScores:
         if shares is None:
             return Thresholds(upper, lower, chance)
         draws = content_draws(random_state, len(groups), self.scores, self.offsets)
-        return break_ties(upper, lower, chance, shares[0], shares[1], draws)
+        edge = shares[0] - shares[1]  # of E ties, 1 / (E + 1)
+        return break_ties(upper, lower, chance, shares[0], shares[1], draws, edge)
 
     def tie_shares(self, groups: IntArray, ranks: IntArray) -> FloatArray | None:
         """Return P(a new tied score is at most the ranks[..., i]-th smallest of groups[i]).
@@ -503,20 +504,25 @@ def break_ties(
     upper_share: FloatArray,
     lower_share: FloatArray,
     draws: FloatArray,
+    edge: FloatArray | float = 0.0,
 ) -> Thresholds:
     """Randomize thresholds that new scores can tie with.
 
     The order within a tie is random. A new score that ties with `upper` (used with probability
-    `chance`) is within it with probability `upper_share`, and likewise for `lower`. If both
-    thresholds are equal, the row's draw decides. If they differ, one of `draws` per group includes
-    or excludes each tie for all rows, which keeps a pair of thresholds sufficient. Coverage equals
-    that of distinct scores.
+    `chance`) is within it with probability `upper_share`, and likewise for `lower`. If they differ,
+    one of `draws` per group includes or excludes each tie for all rows, which keeps a pair of
+    thresholds sufficient. If both thresholds are equal, the row's draw decides, but that of the
+    group where it puts the new score before all ties or after them, which has probability `edge`
+    each. So sets grow with both shares. Coverage equals that of distinct scores.
     """
     same = upper == lower
+    share = chance * upper_share + (1 - chance) * lower_share
+    within = np.clip((share - edge) / np.maximum(1 - 2 * edge, 1e-12), 0, 1)
+    within = np.where(draws < edge, 1.0, np.where(draws < 1 - edge, within, 0.0))
     return Thresholds(
         np.where(same | (draws < upper_share), upper, _just_below(upper)),
         np.where(~same & (draws < lower_share), lower, _just_below(lower)),
-        np.where(same, chance * upper_share + (1 - chance) * lower_share, chance),
+        np.where(same, within, chance),
     )
 
 

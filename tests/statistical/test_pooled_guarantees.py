@@ -123,6 +123,15 @@ def library(predictor, seed):
     return mean_coverage(fitted, lambda q: (inputs <= q[:, None]).mean(axis=1))
 
 
+def few_inputs(predictor, seed, n_inputs):
+    """The same with a few inputs per class, all of which recur: no row is a copy."""
+    n_classes, rng = 20, np.random.default_rng(seed)
+    inputs, labels = rng.random((n_classes, n_inputs)), rng.integers(0, n_classes, 1000)
+    scores = inputs[labels, rng.integers(0, n_inputs, 1000)]
+    fitted = predictor.fit_scores(scores, labels, n_classes)
+    return mean_coverage(fitted, lambda q: (inputs <= q[:, None]).mean(axis=1))
+
+
 def one_per_class(predictor, seed):
     """The same with 300 independent rows of 300 classes."""
     rng, means = np.random.default_rng(seed), norm.ppf((np.arange(300) + 0.5) / 300)
@@ -160,6 +169,18 @@ def test_overall_coverage_is_the_target(simulate, split):
     ]
     mean, error = mean_and_error(coverage)
     assert 0.895 - 2 * error < mean < 0.907 + 2 * error
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("n_inputs", [1, 2, 3, 5])
+@pytest.mark.parametrize("split", ["crossfit", "holdout"])
+def test_few_recurring_inputs_are_no_copies(split, n_inputs):
+    """Coverage is at least .895, also where a class has a single input."""
+    coverage = [
+        few_inputs(PooledPredictor(split=split, random_state=seed), seed, n_inputs)
+        for seed in range(1000)
+    ]
+    assert np.mean(coverage) >= 0.895
 
 
 # ---- the guarantee of every class ----------------------------------------------------------------

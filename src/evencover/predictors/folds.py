@@ -81,41 +81,43 @@ def ascending(rows: CalibrationRows, random_state: int) -> tuple[IntArray, Float
 
 
 def find_copies(rows: CalibrationRows, by_score: IntArray, *, has_ties: bool) -> IntArray | None:
-    """Give copies among the rows (N,) the same number.
+    """Give copies among the rows (N,) the same number, that of one of them.
 
     Equal rows have the same label and value (score, or input where scores are random), with no
     other label sharing the value: ties of a coarse score occur across labels, and at its ends.
-    They are copies if half of the distinct rows of their class or more occur equally often, and
-    more than once. Otherwise inputs recur by chance, as they will among new rows. None if there
-    are no copies.
+    They are copies if half of the distinct rows of their class or more, and at least two, occur
+    equally often, and more than once. Otherwise inputs recur by chance, as they will among new
+    rows. None if there are no copies.
     """
     values, order = rows.scores, by_score
     if rows.label_values is not None:
         values, order = rows.label_values, np.argsort(rows.label_values)
     elif not has_ties:
         return None
-    n_rows, labels = len(order), rows.labels[order].astype(np.int64)
-    starts_run = np.append(True, values[order][1:] != values[order][:-1])
-    starts, run = np.flatnonzero(starts_run), np.cumsum(starts_run) - 1
-    one_label = np.minimum.reduceat(labels, starts) == np.maximum.reduceat(labels, starts)
-    one_label[[0, -1]] = False
-    is_distinct = starts_run | ~one_label[run]
-    if is_distinct.all():
+    values, labels = values[order], rows.labels[order]
+    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+    times = np.diff(starts, append=len(rows))
+    is_equal = np.minimum.reduceat(labels, starts) == np.maximum.reduceat(labels, starts)
+    is_equal &= times > 1
+    is_equal[[0, -1]] = False
+    starts, times = starts[is_equal], times[is_equal]
+    label = labels[starts]
+    n_distinct = rows.class_counts - np.bincount(label, times - 1, rows.n_classes)
+    kinds, n_kinds = np.unique(label * (len(rows) + 1) + times, return_counts=True)
+    label_of_kind = kinds // (len(rows) + 1)
+    are_copies = (n_kinds > 1) & (2 * n_kinds >= n_distinct[label_of_kind])
+    is_copied = np.isin(label, label_of_kind[are_copies])
+    if not is_copied.any():
         return None
-    times = np.where(one_label, np.diff(starts, append=n_rows), 1)[run]
-    kinds, n_kinds = np.unique((labels * (n_rows + 1) + times)[is_distinct], return_counts=True)
-    kind_label, kind_times = np.divmod(kinds, n_rows + 1)
-    is_half = 2 * n_kinds >= np.bincount(labels[is_distinct])[kind_label]
-    is_copy = ~is_distinct & np.isin(labels, kind_label[is_half & (kind_times > 1)])
-    if not is_copy.any():
-        return None
-    copies = np.empty(n_rows, dtype=np.int64)
-    copies[order] = np.cumsum(~is_copy) - 1
+    starts, times = starts[is_copied], times[is_copied]
+    later = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+    copies = np.arange(len(rows))
+    copies[order[np.repeat(starts, times) + later]] = np.repeat(order[starts], times)
     return copies
 
 
 def with_same_id(copies: IntArray | None, ids: Array, order: IntArray) -> IntArray | None:
-    """Give copies, and rows with the same id, the same number (N,).
+    """Give rows with the same id the same number (N,), too.
 
     `order` puts rows with the same id next to each other.
     """
@@ -123,16 +125,8 @@ def with_same_id(copies: IntArray | None, ids: Array, order: IntArray) -> IntArr
     if is_first.all():
         return copies
     by_id = np.empty(len(ids), dtype=np.int64)
-    by_id[order] = np.cumsum(is_first) - 1
-    if copies is None:
-        return by_id
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    n_copies = int(copies.max()) + 1
-    shape = (n_copies + int(by_id.max()) + 1,) * 2
-    links = coo_array((np.ones(len(ids)), (copies, n_copies + by_id)), shape=shape)
-    return connected_components(links, directed=False)[1][copies]
+    by_id[order] = order[is_first][np.cumsum(is_first) - 1]
+    return by_id if copies is None else copies[by_id]
 
 
 def one_of_each(groups: IntArray | None, ids: Array, order: IntArray) -> IntArray:

@@ -84,9 +84,9 @@ def _class_line(n: FloatArray, means: FloatArray, within: float) -> tuple[FloatA
     """Fit a + b log(1 + n_y) to the class means; return it (K,) and the variance around it.
 
     Weighted least squares; the variance is the one at which the weighted squares equal their
-    degrees of freedom (Paule and Mandel 1982), found by Newton's method. The slope shrinks by its
-    own variance, and a class without examples counts as having as many as the rarest: a line
-    through nearly equal counts is noise, which extrapolation to 0 would multiply.
+    degrees of freedom (Paule and Mandel 1982), found by Newton's method. The slope shrinks to 0
+    within two standard errors, and a class without examples counts as having as many as the
+    rarest: a line through nearly equal counts is noise, which extrapolation would multiply.
     """
     seen = n > 0
     feature, y, noise = np.log1p(np.maximum(n, n[seen].min())), means[seen], within / n[seen]
@@ -105,7 +105,7 @@ def _class_line(n: FloatArray, means: FloatArray, within: float) -> tuple[FloatA
         if step <= 1e-9 * between:
             break
         between += step
-    slope *= max(0.0, 1 - 1 / max(slope**2 * information, 1e-300))
+    slope *= max(0.0, 1 - 4 / max(slope**2 * information, 1e-300))
     return mean + slope * (feature - center), min(max(between, 1e-3), 1e3)
 
 
