@@ -65,9 +65,9 @@ def summary(ratios: Any) -> str:
     """Return a sentence with the range of STANDARD's labels relative to POOLED's, by score."""
     softmax, aps, _ = np.transpose(ratios)
     return (
-        f"You can also lower alpha until one threshold falls as little short as `pooled`. On "
-        f"{len(ratios)} data sets it\nthen needs {softmax.min():.1f} to {softmax.max():.1f} times "
-        f"as many labels with softmax, and {aps.min():.1f} to {aps.max():.0f} times with APS."
+        f"Or keep one threshold and demand more than 90%: matching `pooled` then takes "
+        f"{softmax.min():.1f} to {softmax.max():.1f} times\nthe labels with softmax, and "
+        f"{aps.min():.1f} to {aps.max():.0f} times with APS ({len(ratios)} data sets)."
     )
 
 
