@@ -22,7 +22,8 @@ from evidence_output import write_table, write_text
 from pooled_study import data_sets
 
 from evencover import EvencoverWarning, compare
-from evencover.comparison.trials import ScoredRows, Split, calibration_split, try_all
+from evencover.comparison.splits import Split, calibration_split
+from evencover.comparison.trials import ScoredRows, try_all
 from evencover.data.open import as_source
 from evencover.predictors import make_predictor
 from evencover.scores import make_score

@@ -24,10 +24,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from evidence_output import write_pictures, write_table, write_text
 
-from evencover import EvencoverWarning, PooledPredictor, compare
-from evencover.data import load_filetypes, load_languages
+from evencover import EvencoverWarning, PooledPredictor
+from evencover.comparison import Comparison
+from evencover.comparison.compare import compare_on
+from evencover.comparison.splits import Split, calibration_split, rows_of_each_class
+from evencover.comparison.trials import ScoredRows
+from evencover.data import as_source, load_filetypes, load_languages
 from evencover.plotting import BLUE
-from evencover.predictors import make_predictor
+from evencover.predictors import BasePredictor, make_predictor
+from evencover.quantiles import ClassAlpha
+from evencover.randomness import places
+from evencover.scores import make_score
 
 FILES = {  # name of a file -> its title, and whether POOLED was developed on it
     "banking77_tfidf": ("BANKING77", "development"),
@@ -123,7 +130,7 @@ def long_tail(n_classes: int, most: int, seed: int = 0) -> Any:
 
 
 def plans(labels: Any, n_classes: int) -> Iterator[tuple[str, Any]]:
-    """Yield each sampling of calibration rows: its name, and sizes for `compare`."""
+    """Yield each sampling of calibration rows: its name, and a fraction or numbers by class."""
     counts = np.bincount(labels, minlength=n_classes)
     seen = counts[counts > 0]
     if seen.max() > 10 * seen.min() or len(seen) < n_classes:
@@ -139,6 +146,25 @@ def plans(labels: Any, n_classes: int) -> Iterator[tuple[str, Any]]:
     yield f"1 to {sizes[-1]}", tail
 
 
+def compare_methods(
+    rows: Any, labels: Any, methods: list[BasePredictor], size: Any, n_splits: int
+) -> Comparison:
+    """Compare methods; `size` is a fraction of all rows, or the examples of each class (K,)."""
+    scored = ScoredRows(
+        as_source(rows, labels), list(map(make_score, SCORES)), random_state=0, with_ranks=True
+    )
+    labels, splits = scored.labels, []
+    for number in range(n_splits):
+        if isinstance(size, float):
+            chosen = calibration_split(labels, 0, number, size)
+        else:
+            ids = places(0, len(labels)) + np.uint64(number << 40)
+            chosen = rows_of_each_class(labels, size, 0, ids)
+        splits.append(Split.of(len(chosen) / len(labels), number, chosen, len(labels)))
+    alpha = ClassAlpha.of(0.1, None, scored.n_classes)
+    return compare_on(scored, methods, splits, 0, alpha=alpha)
+
+
 # ---- eight methods -------------------------------------------------------------------------------
 
 
@@ -149,8 +175,7 @@ def run(sets: dict[tuple[str, str], Loader], n_splits: int) -> Results:
         rows, labels = load()
         methods = [make_predictor(method, **AS_PUBLISHED) for method in METHODS]
         for size, sizes in plans(labels, rows.shape[1]):
-            options: Any = {"n_splits": n_splits, "calibration_sizes": sizes}
-            for row in compare(rows, labels, methods=methods, scores=SCORES, **options).rows():
+            for row in compare_methods(rows, labels, methods, sizes, n_splits).rows():
                 results[Setting(kind, data, size, row["score"])][row["method"]] = row
             print(data, size, flush=True)
     return results
@@ -294,13 +319,8 @@ def variants_table(sets: dict[tuple[str, str], Loader], n_splits: int) -> list[l
         rows, labels = load()
         sizes = next(sizes for size, sizes in plans(labels, rows.shape[1]) if size[:2] == "20")
         by_variant = {
-            name: compare(
-                rows,
-                labels,
-                methods=[PooledPredictor(**AS_PUBLISHED, **parameters)],
-                scores=SCORES,
-                n_splits=n_splits,
-                calibration_sizes=sizes,
+            name: compare_methods(
+                rows, labels, [PooledPredictor(**AS_PUBLISHED, **parameters)], sizes, n_splits
             ).rows()
             for name, parameters in {"default": {}, **VARIANTS}.items()
         }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evencover import InputError, compare, recommend
-from evencover.comparison.trials import calibration_split
+from evencover.comparison.splits import calibration_split
 from evencover.predictors import make_predictor
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")

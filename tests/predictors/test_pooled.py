@@ -14,7 +14,7 @@ from evencover import (
     StandardPredictor,
     compare,
 )
-from evencover.comparison.trials import calibration_split
+from evencover.comparison.splits import calibration_split
 from evencover.predictors import folds as folds_of_rows
 from evencover.predictors.folds import N_FOLDS, hold_out, one_of_each
 from evencover.predictors.pooled import NormalModel, moment_strength

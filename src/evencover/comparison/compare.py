@@ -12,13 +12,8 @@ import numpy as np
 
 from evencover.arrays import IntArray
 from evencover.comparison.result import Candidate, Comparison, folded
-from evencover.comparison.trials import (
-    CalibrationSize,
-    ScoredRows,
-    Split,
-    calibration_split,
-    try_all,
-)
+from evencover.comparison.splits import CalibrationSize, Split, calibration_split, draw_splits
+from evencover.comparison.trials import ScoredRows, try_all
 from evencover.data.open import as_source
 from evencover.errors import InputError, warn_caller
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
@@ -66,7 +61,7 @@ def compare(
     calibration_sizes
         Calibration examples of each class, such as 20. Several, [10, 20, 50], give learning curves.
         A number below 1 is a fraction of all rows; 0.5 by default. The other rows are for testing;
-        every class with two rows keeps one of them. An array has one size per class.
+        every class with two rows keeps one of them.
     n_splits
         Number of splits, at least 2.
     from_logits, labels_are, random_state
@@ -89,7 +84,7 @@ def compare(
         with_ranks=any("ranks" in predictor.needs for predictor in predictors),
     )
     class_alpha = ClassAlpha.of(alpha, rows.source.class_names, rows.n_classes, "compare")
-    splits = draw_splits(rows, calibration_sizes, n_splits, seed)
+    splits = draw_splits(rows.labels, rows.n_classes, calibration_sizes, n_splits, seed)
     if not rows.is_known.all():
         warn_caller(
             f"{int((~rows.is_known).sum())} of {len(rows.labels)} labels are not among the "
@@ -119,45 +114,6 @@ def _distinct(items: Sequence[Any], kind: str) -> list[Any]:
     if not items:
         raise InputError(f"There must be at least one {kind} to compare. Got none.")
     return list({repr(item): item for item in items}.values())
-
-
-def draw_splits(
-    rows: ScoredRows,
-    sizes: CalibrationSize | Sequence[CalibrationSize],
-    n_splits: int,
-    seed: int,
-) -> list[Split]:
-    """Draw the splits of every calibration size; warn about sizes that the data cannot serve."""
-    listed: list[Any] = list(sizes) if isinstance(sizes, list | tuple) else [sizes]
-    n_rows, counts = len(rows.labels), np.bincount(rows.labels, minlength=rows.n_classes)
-    counts, splits = counts[: rows.n_classes], []
-    for size in listed:
-        drawn = [calibration_split(rows.labels, seed, n, size) for n in range(n_splits)]
-        if np.ndim(size) == 0 and size >= 1 and not _is_served(counts, int(size)):
-            continue
-        splits += [Split.of(size, n, chosen, n_rows) for n, chosen in enumerate(drawn)]
-    if not splits or not all(split.is_test.any() for split in splits):
-        raise InputError(
-            f"'calibration_sizes' must leave some of the {n_rows} rows for testing. "
-            f"Got {', '.join(map(str, listed))}."
-        )
-    return splits
-
-
-def _is_served(counts: IntArray, size: int) -> bool:
-    """Warn about classes (K,) with too few rows; return whether any class has enough."""
-    present = counts[counts > 0]
-    few = int((present <= size).sum())
-    if few == len(present):
-        warn_caller(
-            f"Calibration size {size} is left out: no class has more than {present.max()} examples."
-        )
-    elif few:
-        warn_caller(
-            f"Calibration size {size}: {few} of {len(present)} classes have no more than {size} "
-            "examples; they calibrate on all but one."
-        )
-    return few < len(present)
 
 
 def compare_on(

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import FloatArray
-from evencover.comparison.trials import CalibrationSize, Outcome
+from evencover.comparison.splits import CalibrationSize
+from evencover.comparison.trials import Outcome
 from evencover.evaluation.metrics import shown_in
 from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import root_and_error, squared_gaps, squared_shortfalls

@@ -7,12 +7,10 @@ scores them. Set sizes and costs need the rows again, and a second pass counts t
 from __future__ import annotations
 
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
-from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +18,8 @@ import numpy as np
 from evencover import _kernels
 from evencover._kernels import Draws, ThresholdTable
 from evencover.arrays import Array, FloatArray, IntArray
+from evencover.comparison.cost import SetShares
+from evencover.comparison.splits import Split, other_rows, random_rows
 from evencover.data.fingerprint import Sampler
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import joined, map_source
@@ -30,93 +30,15 @@ from evencover.predictors import BasePredictor
 from evencover.predictors.calibration import require_labels, warn_of_mismatch
 from evencover.predictors.rule import BoundScore
 from evencover.quantiles import Thresholds
-from evencover.randomness import RandomStream, places, random_order
+from evencover.randomness import places
 from evencover.scores import Score, make_score
 from evencover.sizes import at_once, sampled
-from evencover.threads import map_on_threads, n_threads
+from evencover.threads import map_on_threads
 from evencover.topk import concatenate_rows
-from evencover.validation import LARGEST, whole_number
 
 ROWS_AT_ONCE = at_once(2048, 3)  # whose set sizes one task counts
 # Costs are estimated on at most this many rows, and this many numbers are held at once.
 MOST_ROWS, MOST_NUMBERS = sampled(4096), sampled(1 << 22, 600)
-
-# Examples of each class, one number or (K,); or a fraction of all rows.
-CalibrationSize = int | float | IntArray
-
-
-# ---- splits ------------------------------------------------------------------------------------
-
-
-class Split(NamedTuple):
-    """Calibration rows, ascending, and whether each row (N,) is left for testing."""
-
-    size: Any
-    repetition: int
-    calibration: IntArray
-    is_test: Array
-
-    @classmethod
-    def of(cls, size: Any, repetition: int, calibration: IntArray, n_rows: int) -> Split:
-        """Leave all other rows for testing."""
-        return cls(size, repetition, calibration, other_rows(calibration, n_rows))
-
-
-def calibration_split(
-    labels: IntArray, random_state: int, repetition: int = 0, size: CalibrationSize = 0.5
-) -> IntArray:
-    """Draw the calibration rows of one repetition, in increasing order.
-
-    `size` is a fraction of all rows, or the number of examples of each class: one for all, or one
-    per class (K,). A class with two rows or more keeps one of them. Every repetition has a random
-    order of its own.
-
-    >>> labels = np.array([0, 0, 0, 0, 1, 1, 2])
-    >>> len(calibration_split(labels, 0))
-    3
-    >>> labels[calibration_split(labels, 0, size=2)].tolist()
-    [0, 0, 1, 2]
-    """
-    ids = places(0, len(labels)) + np.uint64(repetition << 40)
-    if isinstance(size, float | np.floating):
-        if not 0 < size < 1:
-            raise InputError(f"A fraction of calibration rows must be in (0, 1). Got {size!r}.")
-        return random_rows(random_state, ids, max(1, int(size * len(labels))))
-    counts, wanted = np.bincount(labels), np.asarray(size)
-    if wanted.ndim == 0:
-        whole_number(size, "calibration_sizes", "compare", 1, 2**16 - 1)
-        ids += np.uint64(int(size) << 48)
-        wanted = np.full(len(counts), wanted)
-    elif wanted.ndim != 1 or wanted.dtype.kind not in "iu":
-        raise InputError(
-            "'calibration_sizes' must be numbers, or arrays with one integer per class. "
-            f"Got type {wanted.dtype} and shape {wanted.shape}."
-        )
-    unlisted = max(0, len(counts) - len(wanted))  # such as unknown labels, which have the last
-    wanted = np.pad(wanted[: len(counts)], (0, unlisted))
-    wanted = np.minimum(wanted, np.maximum(counts - 1, 1))
-    order = random_order(random_state, RandomStream.DATA, ids)
-    order = order[np.argsort(labels[order], kind="stable")]
-    rank_in_class = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.sort(order[rank_in_class < wanted[labels[order]]])
-
-
-def random_rows(random_state: int, ids: Array, n: int) -> IntArray:
-    """Draw n of all rows without replacement, by their ids; in increasing order."""
-    if n >= len(ids):
-        return np.arange(len(ids))
-    bits = _kernels.random_bits(int(random_state), int(RandomStream.DATA), ids)
-    return np.sort(np.argpartition(bits, n - 1)[:n])
-
-
-def other_rows(rows: IntArray, n_rows: int) -> Array:
-    """Flag all rows but these (N,)."""
-    flags: Array = np.ones(n_rows, dtype=bool)
-    flags[rows] = False
-    return flags
-
-
-# ---- trials ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -402,140 +324,3 @@ class SizeCounter:
         sizes += np.arange(0, width * len(self.tests), width)
         by_size = np.bincount(sizes[is_test], minlength=width * len(self.tests))
         return by_size.reshape(-1, width)
-
-
-# ---- costs ---------------------------------------------------------------------------------------
-
-
-class SetShares:
-    """The share of sampled rows (M, K) whose set contains a class, for one base score; the costs.
-
-    The cost of a method is in labels: those in its sets, and those needed to contain missed labels.
-    A class's threshold is expressed by t, the fraction of rows whose set includes the class, and a
-    row of the class by v, the fraction at which its set would contain the label. Both are labels
-    per row, comparable between scores. The best t is the 1 - alpha quantile of v, the target of
-    pinball loss:
-
-        cost = AvgSize + sum over classes of 1/alpha_y * the mean over its rows of max(v - t, 0)
-
-    A label in a set costs 1; a missed row costs what it would have taken to contain its label. A
-    row whose label is in its set as the most probable class (`keep_top`) is not missed. Sets of all
-    K classes cost K.
-
-    ``ordered`` (K, M) are the sample's scores of each class, sorted; ``label_shares`` (N,) is, for
-    every row of the data, the share of the sample whose set contains the row's label at the row's
-    score. Where ranks are limited, the sample's ``scores`` and ``ranks`` (M, K) are kept, too.
-    """
-
-    def __init__(
-        self,
-        scoring: BoundScore,
-        sample: Any,
-        keys: Array,
-        labels: IntArray,
-        label_scores: FloatArray,
-        label_ranks: IntArray,
-    ) -> None:
-        score, options = scoring.score, {"logits": scoring.logits}
-        use = int(RandomStream.SCORE) if score.is_random else None
-        draws = Draws(int(scoring.random_state), use, None, keys)
-
-        def scores_of(rows: slice) -> FloatArray:
-            row_draws = draws.of_rows(rows.start, rows.stop)
-            return _kernels.score_matrix(score.kernel, sample[rows], row_draws, **options)
-
-        def ranks_of(rows: slice) -> FloatArray:
-            return _kernels.rank_matrix(sample[rows], **options).astype(np.float64)
-
-        self.labels = labels
-        scores = _by_class(scores_of, *sample.shape)
-        with_ranks = len(label_ranks) > 0
-        self.ordered = _sorted(scores.copy() if with_ranks else scores)
-        self.label_shares = _share_at_most(self.ordered, labels, label_scores)
-        if with_ranks:
-            ranks = _by_class(ranks_of, *sample.shape)
-            self.scores, self.ranks = scores.T, ranks.T
-            self.rank_shares = _share_at_most(_sorted(ranks.copy()), labels, label_ranks)
-
-    def penalties(
-        self,
-        fits: Sequence[tuple[Thresholds, FloatArray]],
-        tests: Sequence[Array],
-        kept: Sequence[Array | None],
-    ) -> list[float]:
-        """Compute, for each fit, the sum over classes of 1/alpha times the mean of max(v - t, 0).
-
-        A fit is its thresholds and the alpha of each class (K,); `tests` flag its test rows (N,),
-        and `kept` those whose label is in the set as the most probable class.
-        """
-        included = self._share_within([thresholds.upper for thresholds, _ in fits])
-        pairs = [n for n, (thresholds, _) in enumerate(fits) if thresholds.lower is not None]
-        lower = self._share_within([fits[number][0].lower for number in pairs])
-        for number, share in zip(pairs, lower, strict=True):
-            chance = np.asarray(fits[number][0].upper_probability)
-            included[number] = chance * included[number] + (1 - chance) * share
-        return [
-            self._penalty(*fit, is_test, share, is_kept)
-            for fit, is_test, share, is_kept in zip(fits, tests, included, kept, strict=True)
-        ]
-
-    def _share_within(self, thresholds: Sequence[FloatArray | None]) -> FloatArray:
-        """Compute the share of rows within each threshold of each class (thresholds, K)."""
-        n_classes, n_rows = self.ordered.shape
-        by_class = np.array(thresholds, dtype=np.float64).reshape(-1, n_classes).T
-        by_class = np.minimum(by_class, LARGEST)  # unlisted classes, with score +inf, are in no set
-        within = map(partial(np.searchsorted, side="right"), self.ordered, by_class)
-        return np.stack(list(within), axis=1) / n_rows
-
-    def _penalty(
-        self,
-        thresholds: Thresholds,
-        alphas: FloatArray,
-        is_test: Array,
-        included: FloatArray,
-        is_kept: Array | None,
-    ) -> float:
-        wanted = self.label_shares
-        if thresholds.rank_limit is not None:
-            is_inside = self.scores <= np.minimum(thresholds.upper, LARGEST)
-            is_inside &= self.ranks <= thresholds.rank_limit
-            included, wanted = is_inside.mean(axis=0), np.maximum(wanted, self.rank_shares)
-        if is_kept is not None:
-            wanted = np.where(is_kept, 0.0, wanted)
-        labels = self.labels[is_test]
-        lacking = np.maximum(wanted[is_test] - included[labels], 0.0)
-        counts, sums = (np.bincount(labels, each, len(included)) for each in (None, lacking))
-        tested = counts > 0
-        return float((sums[tested] / counts[tested] / alphas[tested]).sum())
-
-
-def _by_class(values_of: Callable[[slice], FloatArray], n_rows: int, n_classes: int) -> FloatArray:
-    """Compute the values of all rows, some rows at a time on all cores, transposed (K, M)."""
-    transposed = np.empty((n_classes, n_rows))
-
-    def fill(rows: slice) -> None:
-        transposed[:, rows] = values_of(rows).T
-
-    deque(map_on_threads(fill, _slices(n_rows)), maxlen=0)
-    return transposed
-
-
-def _sorted(values: FloatArray) -> FloatArray:
-    """Sort each class's values (K, M), in place."""
-    deque(map_on_threads(lambda rows: values[rows].sort(axis=1), _slices(len(values))), maxlen=0)
-    return values
-
-
-def _slices(n: int) -> list[slice]:
-    """Equal parts, enough for all cores to end at about the same time."""
-    step = max(1, ceil(n / (4 * n_threads())))
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
-
-
-def _share_at_most(ordered: FloatArray, labels: IntArray, values: Array) -> FloatArray:
-    """For each row, the share of its class's values (K, M) that are at most its value (N,)."""
-    counts, by_class = np.empty(len(labels)), np.argsort(labels, kind="stable")
-    classes, starts = np.unique(labels[by_class], return_index=True)
-    for label, rows in zip(classes, np.split(by_class, starts[1:]), strict=True):
-        counts[rows] = np.searchsorted(ordered[label], values[rows], side="right")
-    return counts / ordered.shape[1]

@@ -22,7 +22,8 @@ import numpy as np
 
 import evencover
 from evencover.arrays import FloatArray, IntArray
-from evencover.comparison.trials import Outcome, ScoredRows, Split, random_rows, try_all
+from evencover.comparison.splits import Split, random_rows
+from evencover.comparison.trials import Outcome, ScoredRows, try_all
 from evencover.data.location import as_location, existing_file, expand
 from evencover.data.open import as_source
 from evencover.data.source import Source
