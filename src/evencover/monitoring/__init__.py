@@ -1,7 +1,8 @@
 """Monitor coverage in production with e-values, which stay valid at any number of looks."""
 
+from evencover.monitoring.counts import PeriodCounts
 from evencover.monitoring.monitor import CoverageMonitor
-from evencover.monitoring.snapshot import Evidence, PeriodCounts, Snapshot
+from evencover.monitoring.snapshot import Evidence, Snapshot
 from evencover.monitoring.state import LabelCounts, MonitorState
 
 __all__ = [

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,26 +22,17 @@ from evencover.data.source import Block, Source
 from evencover.engine.blocks import map_source
 from evencover.errors import InputError, warn_caller
 from evencover.ids import id_keys
+from evencover.monitoring.counts import LabelLog, PeriodCounts
 from evencover.monitoring.evidence import Urn
-from evencover.monitoring.snapshot import (
-    LabelBlocks,
-    PeriodCounts,
-    Snapshot,
-    read_periods,
-    read_snapshot,
-)
+from evencover.monitoring.snapshot import Snapshot, read_snapshot
 from evencover.monitoring.state import (
-    OVERALL,
-    Judged,
     LabelCounts,
     ModelEntry,
     MonitorState,
     SentLabel,
-    ServedRows,
-    label_text,
+    ServedRow,
     now,
     pack_sets,
-    signed,
     today,
 )
 from evencover.predictors.base import BasePredictor
@@ -61,32 +52,32 @@ def row_contents(rows: Array) -> Array:
     return keys if len(keys) == 1 else mixed(unmixed(keys) - places(0, len(keys)))
 
 
-class PackedRows(NamedTuple):
-    """What is kept of the rows (n,) of a block: the last three if they have labels."""
-
-    keys: list[int]  # none if the rows have no ids
-    contents: list[int]
-    members: list[bytes]
-    within: list[bytes | None]
-    labels: list[int]
-    covered: list[int]
-    is_within: list[int | None]
+def signed(keys: Array) -> list[int]:
+    """Return 64-bit keys as signed integers, as databases need them."""
+    return keys.astype(np.uint64, copy=False).view(np.int64).tolist()
 
 
-def pack_block(rule: SetRule, within_rule: SetRule | None, block: Block) -> PackedRows:
-    """Compute the sets of a block, and the classes within the quantiles of their own scores."""
-    sets = [None if each is None else each.sets(block) for each in (rule, within_rule)]
-    ids: Any = [], [], [], []
-    if block.ids is not None:
-        packed = ([None] * len(block.rows) if one is None else pack_sets(one) for one in sets)
-        ids = signed(block.ids), signed(row_contents(block.rows)), *packed
-    if block.labels is None:
-        return PackedRows._make((*ids, [], [], []))
-    labels = block.labels.astype(np.int64)
-    hits: Any = (
-        [None] * len(labels) if one is None else (1 * one.have(labels)).tolist() for one in sets
-    )
-    return PackedRows._make((*ids, labels.tolist(), *hits))
+def served_rows(
+    about: tuple[int, float, str], rows: Array, keys: Array | None, sets: Any, within: Any
+) -> list[ServedRow]:
+    """Return what is kept of rows that a model served: `about` is its key, the time and period."""
+    model, moment, period = about
+    ids = [None] * len(rows) if keys is None else signed(keys)
+    columns = ids, signed(row_contents(rows)), pack_sets(sets)
+    packed = [None] * len(rows) if within is None else pack_sets(within)
+    return [
+        ServedRow(key, model, content, moment, period, members, inside)
+        for key, content, members, inside in zip(*columns, packed, strict=True)
+    ]
+
+
+def serve_block(
+    about: tuple[int, float, str], rule: SetRule, within_rule: SetRule | None, block: Block
+) -> tuple[list[ServedRow], list[int]]:
+    """Compute the sets of a block; also return its labels."""
+    sets, within = (None if each is None else each.sets(block) for each in (rule, within_rule))
+    labels = [] if block.labels is None else block.labels.tolist()
+    return served_rows(about, block.rows, block.ids, sets, within), labels
 
 
 class CoverageMonitor:
@@ -171,7 +162,7 @@ class CoverageMonitor:
         self._rules = self._with_test(predictor.rule())
         rows = self._fit.rows
         self._calibration_ids = np.sort(rows.ids[: 0 if rows.by_index else None].view(np.int64))
-        self._counted, self._lock = LabelBlocks(self.model, self._urn), Lock()
+        self._log, self._lock = LabelLog(self.model, self._urn), Lock()
 
     # ---- input -----------------------------------------------------------------------------------
 
@@ -201,7 +192,7 @@ class CoverageMonitor:
         source = self._source(probabilities, labels, ids, **how)
         require_labels(source, "Monitoring")
         sampler = Sampler(source.n_rows, source.offset)
-        served, rows = self._served_rows(source, period, sampler)
+        rows, labels = self._served_rows(source, period, sampler)
         read = sampler.result()
         if self._fit.inputs.include(read):
             raise InputError(
@@ -211,14 +202,8 @@ class CoverageMonitor:
         warn_of_mismatch(source, read, self._fit.rule.scoring.for_input(source.logits))
         for sentence in about_copies(self._fit, read):
             warn_caller(sentence)
-        classes = [OVERALL if y == self.model.n_classes else y for y in rows.labels]
-        keys: Any = [*zip(rows.keys, rows.contents, strict=True)] or [(None, None)] * len(classes)
-        outcome: Any = classes, rows.covered, rows.is_within
-        judged = [
-            Judged(key, content, label_text(y), served.time, served.period, *result)
-            for (key, content), y, *result in zip(keys, classes, *outcome, strict=True)
-        ]
-        return self.state.update(self.model.key, served if rows.keys else None, judged)
+        unknown = self.model.n_classes
+        return self.state.update(rows, [None if y == unknown else y for y in labels])
 
     def observe(self, probabilities: Any, *, ids: Any = None, period: str | None = None) -> int:
         """Record rows with ids, so that `label` finds their sets; `period` is as in `update`.
@@ -228,17 +213,14 @@ class CoverageMonitor:
         source = self._source(probabilities, ids=ids, read_labels=False)
         if not source.has_ids:
             raise InputError("Rows without labels need 'ids', by which labels find them later.")
-        served, _ = self._served_rows(source, period)
-        return self.state.record((self.model.key, served))
+        return self.state.record(self._served_rows(source, period)[0])
 
-    def served(self, rows: Array, keys: Array, sets: PredictionSets) -> ServedRows:
+    def served(self, rows: Array, keys: Array, sets: PredictionSets) -> list[ServedRow]:
         """Return what is to be recorded of rows (n, K) whose `sets` a service has computed."""
-        within: list[bytes | None] = [None] * len(sets)
-        if self._rules[1] is not None:
-            within = [*pack_sets(self._rules[1].few_sets(rows, None, keys))]
-        ids, contents = signed(keys), signed(row_contents(rows))
-        self._reject_ids(ids, contents)
-        return ServedRows(now(), today(), ids, contents, pack_sets(sets), within)
+        within = None if self._rules[1] is None else self._rules[1].few_sets(rows, None, keys)
+        served = served_rows((self.model.key, now(), today()), rows, keys, sets, within)
+        self._reject_ids(served)
+        return served
 
     def label(
         self,
@@ -282,7 +264,7 @@ class CoverageMonitor:
         values = labels if isinstance(labels, list) else to_numpy(labels, "'labels'").tolist()
         if not isinstance(values, list) or len(values) != n_rows:
             raise InputError(f"'labels' must have one entry for each of the {n_rows} rows.")
-        self._reject_ids(keys)
+        self._reject_calibration_ids(keys)
         known = known_labels(self.model.classes, values, labels_are)
         moments = [(None, None)] * n_rows if times is None else _moments(times, n_rows)
         given = None if period is None else str(period)
@@ -293,38 +275,40 @@ class CoverageMonitor:
 
     def _served_rows(
         self, source: Source, period: str | None, sampler: Sampler | None = None
-    ) -> tuple[ServedRows, PackedRows]:
-        """Return the sets of all rows that have ids, and all that is kept of the rows."""
-        rules = self._rules
+    ) -> tuple[list[ServedRow], list[int]]:
+        """Return what is to be recorded of all rows, and their labels."""
+        rules, about = self._rules, (self.model.key, now(), period or today())
         if source.logits is not None:
             rules = self._with_test(self.predictor.rule(logits=source.logits))
-        blocks = map_source(source, partial(pack_block, *rules), sampler=sampler)
-        columns = zip(([],) * 7, *blocks, strict=True)
-        rows = PackedRows(*(list(chain.from_iterable(parts)) for parts in columns))
-        self._reject_ids(rows.keys, rows.contents, source)
-        return ServedRows(now(), period or today(), *rows[:4]), rows
+        blocks = list(map_source(source, partial(serve_block, about, *rules), sampler=sampler))
+        rows, labels = (list(chain.from_iterable(parts)) for parts in zip(*blocks, strict=True))
+        if source.has_ids:
+            self._reject_ids(rows, source.ids)
+        return rows, labels
 
-    def _reject_ids(
-        self, keys: list[int], contents: list[int] | None = None, source: Source | None = None
-    ) -> None:
-        """Raise for blank ids, those of calibration rows, and one id of different rows."""
-        ids, n_known = self._calibration_ids, 0
-        if len(ids):
-            n_known = int((ids.take(ids.searchsorted(keys), mode="clip") == keys).sum())
-        if n_known:
-            raise InputError(
-                f"'ids' must not be in the calibration set. Got {n_known} ids of calibration "
-                "rows; pass later rows."
-            )
-        content_of: dict[int, tuple[int, int]] = {}
-        for row, (key, content) in enumerate(zip(keys, contents or (), strict=False)):
-            earlier, known = content_of.setdefault(key, (row, content))
-            if known != content:
-                name = key if source is None or source.ids is None else source.ids[row]
+    def _reject_ids(self, rows: list[ServedRow], names: Any = None) -> None:
+        """Raise for ids of calibration rows, and for one id of different rows."""
+        self._reject_calibration_ids([row.id for row in rows])
+        first: dict[int, tuple[int, int]] = {}
+        for index, row in enumerate(rows):
+            earlier, content = first.setdefault(row.id, (index, row.content))
+            if content != row.content:
+                name = row.id if names is None else names[index]
                 raise InputError(
                     "'ids' must belong to one row each in one call. Got different rows, "
-                    f"{earlier} and {row}, of {str(name)[:100]!r}; give each row its own id."
+                    f"{earlier} and {index}, of {str(name)[:100]!r}; give each row its own id."
                 )
+
+    def _reject_calibration_ids(self, keys: list[int]) -> None:
+        ids = self._calibration_ids
+        is_known = (
+            ids.take(ids.searchsorted(keys), mode="clip") == keys if len(ids) else np.array(0)
+        )
+        if is_known.any():
+            raise InputError(
+                f"'ids' must not be in the calibration set. Got {is_known.sum()} ids of "
+                "calibration rows; pass later rows."
+            )
 
     def _with_test(self, rule: SetRule) -> tuple[SetRule, SetRule | None]:
         """Return the rule with that for classes within the quantile of their own scores."""
@@ -348,12 +332,13 @@ class CoverageMonitor:
     def snapshot(self) -> Snapshot:
         """Read the state in one transaction; return the findings at this moment."""
         with self._lock:  # the next snapshot reads and computes only what changed
-            return read_snapshot(self.state, self._counted)
+            return read_snapshot(self.state, self._log)
 
     def periods(self) -> list[PeriodCounts]:
         """Return labeled examples and covered ones by class and period; class -1 is all classes."""
-        with self.state.reading() as run:
-            return read_periods(run, self.model.key)
+        with self._lock:
+            read_snapshot(self.state, self._log)
+            return self._log.periods(np.arange(self.model.n_classes))
 
 
 def known_labels(classes: Classes, labels: Any, labels_are: str | None) -> list[int | str]:

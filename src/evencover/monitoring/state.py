@@ -1,9 +1,8 @@
 """The state of monitors in a database: served rows, their labels, and the models that served them.
 
 Labels are appended and never changed: of several labels of one served row the latest counts, and
-every count follows from this table (`snapshot`). A label counts once for each model that served
-its row. Rows of one call count in a random order, by a hash of their ids, because the order of a
-file may depend on the outcome. Every update is one transaction.
+every count follows from this table (`counts`). A label counts once for each model that served its
+row. Every update is one transaction.
 """
 
 from __future__ import annotations
@@ -22,48 +21,32 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Array, FloatArray
+from evencover.arrays import FloatArray
 from evencover.classes import Classes
 from evencover.errors import InputError
 from evencover.monitoring.database import MEMORY, Database
-from evencover.monitoring.evidence import block_of
 from evencover.randomness import RandomStream, places, random_order
 from evencover.sets import PredictionSets
 
-FORMAT = 4
+FORMAT = 5
 OVERALL = -1  # the class of counts of all classes, and of labels that are not among the classes
 RETENTION, DAY = 90.0, 86400.0  # days, seconds
 MOST_IN_MEMORY = 100_000  # sets of served rows without a database
+WAITING = 0  # the model of labels whose row no model has served yet
 
-# A serving is a row with its id, by `content` (a hash of its numbers). `number` counts the labels
-# of a model, `ordinal` those of a class, both as they arrived; the blocks follow from them
-# (`evidence.block_of`). `label` is JSON; `replaces` is the number of an earlier label.
+# `content` is a hash of a row's numbers: an id may stand for several rows. `number` counts the
+# labels of a model as they arrived; `replaces` is the number of an earlier label of the same row.
 TABLES = {
     "state": "format BIGINT PRIMARY KEY, pruned DOUBLE PRECISION, expired BIGINT DEFAULT 0",
     "models": "model BIGINT PRIMARY KEY, digest TEXT, n_classes BIGINT, class_names TEXT, "
     "false_alarm DOUBLE PRECISION, tolerance DOUBLE PRECISION, targets BYTEA",
     "served": "id BIGINT, model BIGINT, content BIGINT, time DOUBLE PRECISION, period TEXT, "
     "members BYTEA, within BYTEA, PRIMARY KEY (id, model, content)",
-    "waiting": "id BIGINT PRIMARY KEY, label TEXT, moment DOUBLE PRECISION, period TEXT, "
-    "time DOUBLE PRECISION",
-    "labels": "model BIGINT, number BIGINT, block BIGINT, ordinal BIGINT, class_block BIGINT, "
-    "replaces BIGINT, id BIGINT, content BIGINT, label TEXT, moment DOUBLE PRECISION, period TEXT, "
-    "class_index BIGINT, covered BIGINT, is_within BIGINT, PRIMARY KEY (model, number)",
+    "labels": "model BIGINT, number BIGINT, replaces BIGINT, time DOUBLE PRECISION, id BIGINT, "
+    "content BIGINT, label TEXT, moment DOUBLE PRECISION, period TEXT, class_index BIGINT, "
+    "covered BIGINT, is_within BIGINT, PRIMARY KEY (model, number)",
 }
-INDEXES = {
-    "served_time": "served (time)",
-    "labels_id": "labels (id, model, content)",
-    "labels_block": "labels (model, block)",
-    "labels_class": "labels (model, class_index, class_block, ordinal)",
-    "labels_replaced": "labels (model, replaces) WHERE replaces IS NOT NULL",
-}
-COUNTS = (  # a label that no later one replaces
-    "NOT EXISTS (SELECT 1 FROM labels AS later "
-    "WHERE later.model = labels.model AND later.replaces = labels.number)"
-)
-PUT_WAITING = "(id) DO UPDATE SET " + ", ".join(
-    f"{name} = excluded.{name}" for name in ("label", "moment", "period", "time")
-)
+INDEXES = {"served_time": "served (time)", "labels_id": "labels (id, model, content)"}
 HAS_LABEL = "EXISTS (SELECT 1 FROM labels WHERE labels.id = served.id AND {})".format(
     "labels.model = served.model AND labels.content = served.content"
 )
@@ -90,34 +73,36 @@ class ModelEntry:
         """The classes, by which labels resolve."""
         return Classes(self.n_classes, self.class_names)
 
+    def named(self, label: int | str | None) -> int | str | None:
+        """Return the name of a class instead of its index, so that other models find it, too."""
+        is_index = isinstance(label, int) and 0 <= label < self.n_classes
+        return self.class_names[label] if is_index and self.class_names else label  # type: ignore[index]
+
     def index_of(self, label: int | str | None) -> int:
         """Return the class of a label, an index or a name; OVERALL if it is none of them."""
         if isinstance(label, int):
             return label if 0 <= label < self.n_classes else OVERALL
         return self.classes.index.get(label or "", OVERALL)
 
-    def label_of(self, index: int) -> int | str:
-        """Return the label of a class: its name, or its index if the classes have no names."""
-        return index if self.class_names is None else self.class_names[index]
 
-
-class ServedRows(NamedTuple):
-    """Rows (n,) of a model whose sets were computed.
+class ServedRow(NamedTuple):
+    """A row whose sets a model computed, as the table has it; without an id it is not recorded.
 
     The sets are packed: `members`, and `within`, the classes whose score is at most the conformal
-    quantile of their own calibration scores (None for each row if the model keeps no such scores).
+    quantile of their own calibration scores (None if the model keeps no such scores).
     """
 
+    id: Any
+    model: int
+    content: int
     time: float
     period: str
-    keys: Sequence[int]
-    contents: Sequence[int]
-    members: Sequence[bytes]
-    within: Sequence[bytes | None]
+    members: bytes
+    within: bytes | None
 
 
 class SentLabel(NamedTuple):
-    """A label as it was sent: an index, or a name; None for an unknown one without its name.
+    """A label as it was sent: an index or a name, or None for an unknown one without its name.
 
     It was true at a `moment`, and counts in a `period`; None stands for that of its row.
     """
@@ -128,16 +113,16 @@ class SentLabel(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A label as it is counted, judged by the set that was served."""
+    """A label as it is kept, judged by the set that was served; the last columns of `labels`."""
 
-    id: Any  # None for a row without an id
-    content: Any
-    label: str
+    id: Any
+    content: int | None
+    label: str  # JSON
     moment: float
-    period: str
-    class_index: int
-    covered: int
-    is_within: int | None  # None if the model keeps no calibration scores
+    period: str | None
+    class_index: int = OVERALL
+    covered: int = 0
+    is_within: int | None = None  # None if the model keeps no calibration scores
 
 
 class LabelCounts(NamedTuple):
@@ -232,11 +217,10 @@ class MonitorState:
     def add_model(self, entry: ModelEntry) -> ModelEntry:
         """Register a model; return its entry, with the levels of its first registration."""
         names = None if entry.class_names is None else json.dumps(list(entry.class_names))
-        row = (
-            *(entry.key, entry.digest, entry.n_classes, names),
-            *(entry.false_alarm, entry.tolerance, entry.targets.astype("<f8").tobytes()),
-        )
+        targets = entry.targets.astype("<f8").tobytes()
+        levels = entry.false_alarm, entry.tolerance, targets
         with self._writer.writing():
+            row = entry.key, entry.digest, entry.n_classes, names, *levels
             self._writer.insert("models", [row])
             return self._entry(entry.key)
 
@@ -250,50 +234,34 @@ class MonitorState:
 
     # ---- rows ------------------------------------------------------------------------------------
 
-    def record(self, *batches: tuple[int, ServedRows]) -> int:
+    def record(self, rows: Sequence[ServedRow]) -> int:
         """Record rows with ids that models served, and count labels that came before them.
 
         A row that the model has served with this id is left out; another row is a new serving.
         Return the number of new ones.
         """
-        by_model = dict[int, list[Any]]()
-        for model, rows in batches:
-            by_model.setdefault(model, []).append(rows)
+        ids = [row.id for row in rows]
         with self._writer.writing():
-            n_new = 0
-            for model, parts in by_model.items():
-                n_new += self._record(model, *parts)
-                self._count_early(model, [key for rows in parts for key in rows.keys])
+            n_new = self._writer.insert("served", rows)
+            self._n_recorded += n_new
+            # Their labels waited, or were counted for other models that served these ids.
+            sql = "SELECT model, id, label, moment, period FROM labels WHERE id"
+            known = self._writer.run_in(sql, ids, then="ORDER BY time")
+            labels = {
+                row.id: SentLabel(
+                    json.loads(row.label), row.moment, row.period if row.model == WAITING else None
+                )
+                for row in known
+            }
+            if labels:
+                models = {row.model for row in rows}
+                self._count(labels, [row for row in self._servings(labels) if row.model in models])
+                self._writer.run_in(f"DELETE FROM labels WHERE model = {WAITING} AND id", ids)
             self._prune(now())
         return n_new
 
-    def _record(self, model: int, *parts: ServedRows) -> int:
-        """Record rows; return the number of new ones."""
-        values = [
-            (key, model, content, rows.time, rows.period, *sets)
-            for rows in parts
-            for key, content, *sets in zip(*rows[2:], strict=True)
-        ]
-        n_new = self._writer.insert("served", values)
-        self._n_recorded += n_new
-        return n_new
-
-    def _count_early(self, model: int, keys: list[int]) -> None:
-        """Count labels that waited for new rows, or that the same ids of other models have."""
-        labels = {}
-        of_others = self._writer.run_in("SELECT * FROM labels WHERE id", keys)
-        for row in sorted(of_others, key=attrgetter("moment")):
-            if row.class_index == OVERALL:
-                label = json.loads(row.label)
-            else:
-                label = self._entry(row.model).label_of(row.class_index)
-            labels[row.id] = SentLabel(label, row.moment)
-        waited = self._writer.run_in("SELECT * FROM waiting WHERE id", keys)
-        labels |= {
-            row.id: SentLabel(json.loads(row.label), row.moment, row.period) for row in waited
-        }
-        self._count_labels(labels, model)
-        self._writer.run_in("DELETE FROM waiting WHERE id", [row.id for row in waited])
+    def _servings(self, ids: Iterable[int]) -> list[Any]:
+        return self._writer.run_in("SELECT * FROM served WHERE id", [*ids], then="ORDER BY time")
 
     def _prune(self, moment: float) -> None:
         """Remove rows, waiting labels and sets past the retention.
@@ -305,7 +273,7 @@ class MonitorState:
         passed = DAY if state.pruned is None else moment - state.pruned
         if not 0 <= passed < min(DAY, DAY * self.retention / 10):
             before = min(moment, moment - passed) - DAY * self.retention
-            self._writer.run("DELETE FROM waiting WHERE time < ?", before)
+            self._writer.run(f"DELETE FROM labels WHERE model = {WAITING} AND time < ?", before)
             self._writer.run("UPDATE state SET pruned = ?", moment)
             self._forget(before)
         if self.name == MEMORY and self._n_recorded > MOST_IN_MEMORY // 10:
@@ -325,136 +293,116 @@ class MonitorState:
 
     # ---- labels ----------------------------------------------------------------------------------
 
-    def label(self, keys: Sequence[int], labels: Sequence[SentLabel]) -> LabelCounts:
+    def label(self, ids: Sequence[int], labels: Sequence[SentLabel]) -> LabelCounts:
         """Count labels of served rows, against the models that served them; keep the others.
 
         Of several labels of one id the last counts.
         """
-        by_key, arrived = dict(zip(keys, labels, strict=True)), now()
+        by_id = dict(zip(ids, labels, strict=True))
         with self._writer.writing():
-            known, counted, corrected, n_several = self._count_labels(by_key)
+            served = self._servings(by_id)
+            counted, corrected, n_several = self._count(by_id, served)
             waiting = [
-                (key, json.dumps(sent.label), sent.moment, sent.period, arrived)
-                for key, sent in by_key.items()
-                if key not in known
+                Judged(key, None, json.dumps(by_id[key].label), *by_id[key][1:])
+                for key in by_id.keys() - {row.id for row in served}
             ]
-            self._writer.insert("waiting", waiting, PUT_WAITING)
-        numbers = len(counted), len(corrected - counted), len(waiting)
-        return LabelCounts(*numbers[:2], len(keys) - sum(numbers), numbers[2], n_several)
+            self._append(WAITING, waiting)
+        n_repeated = len(ids) - len(counted | corrected) - len(waiting)
+        n_corrected = len(corrected - counted)
+        return LabelCounts(len(counted), n_corrected, n_repeated, len(waiting), n_several)
 
-    def update(
-        self, model: int, served: ServedRows | None, judged: Sequence[Judged]
-    ) -> LabelCounts:
-        """Count labels with their rows, which a model served; those with an id once."""
+    def update(self, rows: Sequence[ServedRow], indices: Sequence[int | None]) -> LabelCounts:
+        """Count rows of one model with their labels, None for unknown ones; those with ids once."""
+        if not rows:
+            return LabelCounts(0, 0, 0, 0)
         with self._writer.writing():
-            if served is None:
-                self._append(model, judged)
-                return LabelCounts(len(judged), 0, 0, 0)
-            self._record(model, served)
-            by_row = {(row.id, row.content): row for row in judged}
-            counted, corrected = self._append_new(model, by_row.values())
-            self._writer.run_in("DELETE FROM waiting WHERE id", [*{row.id for row in judged}])
+            entry = self._entry(rows[0].model)
+            labels = [
+                SentLabel(entry.named(y), row.time) for row, y in zip(rows, indices, strict=True)
+            ]
+            if rows[0].id is None:
+                pairs = zip(rows, labels, strict=True)
+                self._append(entry.key, [_judge(entry, row, sent) for row, sent in pairs])
+                return LabelCounts(len(rows), 0, 0, 0)
+            by_id = {row.id: row for row in rows}
+            self._n_recorded += self._writer.insert("served", [*by_id.values()])
+            sent = {row.id: label for row, label in zip(rows, labels, strict=True)}
+            new, changed, _ = self._count(sent, by_id.values())
+            self._writer.run_in(f"DELETE FROM labels WHERE model = {WAITING} AND id", [*by_id])
             self._prune(now())
-        n_repeated = len(judged) - len(counted) - len(corrected)
-        return LabelCounts(len(counted), len(corrected), n_repeated, 0)
+        return LabelCounts(len(new), len(changed), len(rows) - len(new) - len(changed), 0)
 
-    def _count_labels(
-        self, labels: Mapping[int, SentLabel], model: int | None = None
-    ) -> tuple[set[int], set[int], set[int], int]:
-        """Count labels by id, for one model or all that served these ids.
+    def _count(
+        self, labels: Mapping[int, SentLabel], served: Iterable[Any]
+    ) -> tuple[set[int], set[int], int]:
+        """Count labels by id for the rows that models served, sorted by time.
 
-        Return the ids of known rows, of counted and of corrected labels, and the number of ids
-        that a model served with several rows.
+        Return the ids of counted and of corrected labels, and the number of ids that a model served
+        with several rows.
         """
-        sql, only = ("", ()) if model is None else ("model = ? AND ", (model,))
-        served = self._writer.run_in(f"SELECT * FROM served WHERE {sql}id", [*labels], *only)
-        chosen: dict[tuple[int, int], Any] = {}  # of each id and model
+        chosen: dict[tuple[int, int], Any] = {}  # of each model and id
         several = set[int]()
-        for row in sorted(served, key=attrgetter("time")):
-            earlier = chosen.get((row.model, row.id))
-            several |= set() if earlier is None else {row.id}
-            if earlier is None or row.time <= labels[row.id].moment:
-                chosen[row.model, row.id] = row
-        counted, corrected, by_model = set[int](), set[int](), dict[int, list[Judged]]()
+        for row in served:
+            place = row.model, row.id
+            if place in chosen:
+                several.add(row.id)
+            if place not in chosen or row.time <= labels[row.id].moment:
+                chosen[place] = row
+        by_model: dict[int, list[Judged]] = {}
         names: dict[int, int | str | None] = {}  # an index stands for a class of the last model
         for row in sorted(chosen.values(), key=attrgetter("time"), reverse=True):
             sent, entry = labels[row.id], self._entry(row.model)
-            y = entry.index_of(names.setdefault(row.id, sent.label))
-            if y != OVERALL:
-                names[row.id] = entry.label_of(y)
+            name = names.setdefault(row.id, entry.named(sent.label))
             if row.members is not None:  # its set is kept for as long as the retention
-                judged = by_model.setdefault(row.model, [])
-                judged.append(_judge(entry, row, y, sent))
-        for key, judged in by_model.items():
-            new, changed = self._append_new(key, judged)
-            counted |= {row.id for row in new}
-            corrected |= {row.id for row in changed}
-        return {row.id for row in served}, counted, corrected, len(several)
-
-    def _append_new(
-        self, model: int, judged: Iterable[Judged]
-    ) -> tuple[list[Judged], list[Judged]]:
-        """Append labels that differ from the latest of their rows: first ones, and corrections."""
-        judged = list(judged)
+                judged = _judge(entry, row, sent._replace(label=name))
+                by_model.setdefault(row.model, []).append(judged)
+        counted, corrected = set[int](), set[int]()
         sql = "SELECT id, content, number, label FROM labels WHERE model = ? AND id"
-        known = self._writer.run_in(sql, [*{row.id for row in judged}], model)
-        latest = {(row.id, row.content): row for row in sorted(known, key=attrgetter("number"))}
-        earlier = [latest.get((row.id, row.content)) for row in judged]
-        pairs = list(zip(judged, earlier, strict=True))
-        new = [row for row, old in pairs if old is None]
-        changed = {row: old.number for row, old in pairs if old and old.label != row.label}
-        self._append(model, [*new, *changed], changed)
-        return new, [*changed]
+        for model, of_model in by_model.items():
+            known = self._writer.run_in(sql, [label.id for label in of_model], model)
+            in_order = sorted(known, key=attrgetter("number"))
+            latest = {(label.id, label.content): label for label in in_order}
+            earlier = [latest.get((label.id, label.content)) for label in of_model]
+            new = [
+                (label, old and old.number)
+                for label, old in zip(of_model, earlier, strict=True)
+                if old is None or old.label != label.label
+            ]
+            self._append(model, *zip(*new, strict=True))
+            counted |= {label.id for label, number in new if number is None}
+            corrected |= {label.id for label, number in new if number is not None}
+        return counted, corrected, len(several)
 
     def _append(
-        self, model: int, judged: Sequence[Judged], replaces: Mapping[Judged, int] | None = None
+        self, model: int, judged: Sequence[Judged] = (), replaces: Sequence[int | None] = ()
     ) -> None:
-        """Append labels as they arrive; those of one call arrive in a random order."""
+        """Append labels as they arrive.
+
+        Those of one call arrive in a random order, by a hash of their ids, because the order of a
+        file may depend on the outcome.
+        """
         if not judged:
             return
-        keys = np.array([row.id or 0 for row in judged], dtype=np.int64).astype(np.uint64)
-        keys = places(0, len(judged)) if judged[0].id is None else keys
-        judged = [judged[row] for row in random_order(0, RandomStream.EVIDENCE, keys).tolist()]
+        keys = places(0, len(judged))
+        if judged[0].id is not None:
+            keys = np.array([row.id for row in judged], dtype=np.int64).astype(np.uint64)
+        order = random_order(0, RandomStream.EVIDENCE, keys).tolist()
         sql = "SELECT COALESCE(MAX(number), -1) + 1 AS next FROM labels WHERE model = ?"
-        first = self._writer.run(sql, model)[0].next
-        numbers, ordinals = [*range(first, first + len(judged))], list[int]()
-        arrived = self._arrived(model, {row.class_index for row in judged})
-        for row in judged:
-            ordinals.append(arrived[row.class_index])
-            arrived[row.class_index] += 1
-        blocks, class_blocks = (block_of(np.array(n)).tolist() for n in (numbers, ordinals))
-        replaced = [(replaces or {}).get(row) for row in judged]
-        columns = zip(numbers, blocks, ordinals, class_blocks, replaced, judged, strict=True)
-        self._writer.insert("labels", [(model, *row[:-1], *row[-1]) for row in columns])
-
-    def _arrived(self, model: int, classes: Iterable[int]) -> dict[int, int]:
-        """Return the number of labels of each class that arrived, with those replaced since."""
-        chosen = ", ".join(f"({y})" for y in classes)
-        last = "SELECT ordinal + 1 FROM labels WHERE model = ? AND class_index = chosen.y"
-        rows = self._writer.run(
-            f"WITH chosen (y) AS (VALUES {chosen}) SELECT chosen.y, COALESCE(({last} "
-            "ORDER BY class_block DESC, ordinal DESC LIMIT 1), 0) AS n FROM chosen",
-            model,
-        )
-        return {row.y: row.n for row in rows}
+        (first,) = self._writer.run(sql, model)
+        arrived, replaces = now(), replaces or [None] * len(judged)
+        rows = [
+            (model, number, replaces[row], arrived, *judged[row])
+            for number, row in enumerate(order, first.next)
+        ]
+        self._writer.insert("labels", rows)
 
 
-def _judge(entry: ModelEntry, row: Any, y: int, sent: SentLabel) -> Judged:
-    """Judge a label of a class by the sets that were served."""
+def _judge(entry: ModelEntry, row: Any, sent: SentLabel) -> Judged:
+    """Judge a label by the sets of its row."""
+    y, label = entry.index_of(sent.label), json.dumps(entry.named(sent.label))
     covered, is_within = (
         None if packed is None else int(contains(packed, y, entry.n_classes))
         for packed in (row.members, row.within)
     )
-    label = label_text(y, sent.label)
     about = label, sent.moment, sent.period or row.period
     return Judged(row.id, row.content, *about, y, covered or 0, is_within)
-
-
-def label_text(y: int, label: int | str | None = None) -> str:
-    """Return a label as it is stored: its index, or the text of one that is no class."""
-    return json.dumps(label if y == OVERALL else y)
-
-
-def signed(keys: Array) -> list[int]:
-    """Return 64-bit keys as signed integers, as databases need them."""
-    return keys.astype(np.uint64, copy=False).view(np.int64).tolist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from threading import Event, Lock
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from evencover.errors import InputError, one_line
 from evencover.ids import id_keys
 from evencover.monitoring import CoverageMonitor, LabelCounts, MonitorState, Snapshot
 from evencover.monitoring.database import StateError
-from evencover.monitoring.state import SentLabel, ServedRows
+from evencover.monitoring.state import SentLabel, ServedRow
 from evencover.persistence import load
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import digest
@@ -47,59 +47,48 @@ class Writer:
     def __init__(self, state: MonitorState) -> None:
         self.problem: str | None = None  # why the last attempt failed, or rows were dropped
         self.n_dropped = 0
-        self._state, self._n_bytes, self._is_down = state, 0, False
-        self._rows: list[tuple[int, ServedRows]] = []  # of models (their keys), to be written
-        self._lock, self._is_scheduled = threading.Lock(), False
-        self._hurry, self._closing = threading.Event(), threading.Event()
+        self._state, self._rows, self._n_bytes = state, list[ServedRow](), 0  # in the queue
+        self._is_scheduled = self._is_down = False
+        self._lock, self._hurry, self._closing = Lock(), Event(), Event()
         self._thread = ThreadPoolExecutor(1, "evencover-writer")
-
-    def record(self, model: int, rows: ServedRows) -> None:
-        """Queue rows, without waiting for anything."""
-        if not self._reserve(_size_of(rows)):
-            self._drop([(model, rows)])
-            return
-        with self._lock:
-            self._rows.append((model, rows))
-            is_first, self._is_scheduled = not self._is_scheduled, True
-        if is_first:
-            self._thread.submit(self._write_rows)
-
-    def count(self, keys: Sequence[int], labels: Sequence[SentLabel]) -> Future[LabelCounts]:
-        """Queue labels; the future is done once they are stored."""
-        n_bytes = sum(150 + len(str(sent.label)) for sent in labels)
-        if self._is_down or not self._reserve(n_bytes):
-            raise StateError(self.problem or FULL)
-        self._hurry.set()
-        stored = self._thread.submit(self._write_labels, keys, labels)
-        stored.add_done_callback(lambda _: self._release(n_bytes))
-        return stored
-
-    def _reserve(self, n_bytes: int) -> bool:
-        """Take room in the queue; return whether there was any."""
-        with self._lock:
-            if self._n_bytes and self._n_bytes + n_bytes > QUEUE_BYTES:
-                self.problem = self.problem or FULL
-                return False
-            self._n_bytes += n_bytes
-            return True
-
-    def _release(self, n_bytes: int) -> None:
-        with self._lock:
-            self._n_bytes -= n_bytes
 
     @property
     def n_waiting(self) -> int:
         """The number of rows in the queue."""
-        with self._lock:
-            return sum(len(rows.keys) for _, rows in self._rows)
+        return len(self._rows)
 
-    def flush(self, seconds: float) -> bool:
-        """Wait until everything is written; return whether it is."""
+    def record(self, rows: list[ServedRow]) -> None:
+        """Queue rows, without waiting for anything."""
+        if not self._reserve(_size_of(rows)):
+            self._drop(rows)
+            return
+        with self._lock:
+            self._rows += rows
+            is_first, self._is_scheduled = not self._is_scheduled, True
+        if is_first:
+            self._thread.submit(self._write_in_time)
+
+    def count(self, keys: Sequence[int], labels: Sequence[SentLabel]) -> Future[LabelCounts]:
+        """Queue labels; the future is done once they are stored, after all rows before them."""
+        n_bytes = sum(150 + len(str(sent.label)) for sent in labels)
+        if self._is_down or not self._reserve(n_bytes):
+            raise StateError(self.problem or FULL)
+
+        def write() -> LabelCounts:
+            try:
+                self._write()
+                return self._state.label(keys, labels)
+            finally:
+                self._reserve(-n_bytes)
+
         self._hurry.set()
-        with suppress(TimeoutError):
-            self._thread.submit(lambda: None).result(seconds)
-            return True
-        return False
+        return self._thread.submit(write)
+
+    def flush(self, seconds: float) -> None:
+        """Wait until everything is written, for so long."""
+        self._hurry.set()
+        with suppress(TimeoutError, StateError):
+            self._thread.submit(self._write).result(seconds)
 
     def close(self) -> None:
         """Write what is in the queue, unless the database cannot be used, and end the thread."""
@@ -107,48 +96,54 @@ class Writer:
         self._hurry.set()
         self._thread.shutdown()
 
-    def _write_rows(self) -> None:
-        """Write the rows in the queue in one transaction; try again until the service ends."""
+    def _reserve(self, n_bytes: int) -> bool:
+        """Take room in the queue, or give it back; return whether there was any."""
+        with self._lock:
+            if n_bytes > 0 and self._n_bytes and self._n_bytes + n_bytes > QUEUE_BYTES:
+                self.problem = self.problem or FULL
+                return False
+            self._n_bytes += n_bytes
+            return True
+
+    def _write_in_time(self) -> None:
+        """Write the rows that arrive in a moment; try again until the service ends."""
         self._hurry.wait(BATCH_SECONDS)
         self._hurry.clear()
         with self._lock:
-            batch, self._is_scheduled = self._rows[:], False
-        while batch:
+            self._is_scheduled = False
+        while True:
             try:
-                self._state.record(*batch)
-                self.problem, self._is_down = None, False
-            except StateError as error:
-                self.problem, self._is_down = one_line(error), True
-                if not self._closing.wait(RETRY_SECONDS):
-                    continue
-                self._drop(batch)
-            except Exception as error:  # rows that can never be written must not stop the others
-                self.problem, self._is_down = one_line(error), False
-                self._drop(batch)
-            self._release(sum(_size_of(rows) for _, rows in batch))
-            with self._lock:
-                del self._rows[: len(batch)]
-            return
+                return self._write()
+            except StateError:
+                if self._closing.wait(RETRY_SECONDS):
+                    return self._drop(self._rows)
 
-    def _write_labels(self, keys: Sequence[int], labels: Sequence[SentLabel]) -> LabelCounts:
-        try:
-            counts = self._state.label(keys, labels)
-        except StateError as error:
-            self.problem = one_line(error)
-            raise
-        self.problem = None
-        return counts
-
-    def _drop(self, batch: list[tuple[int, ServedRows]]) -> None:
+    def _write(self) -> None:
+        """Write the rows in the queue in one transaction."""
         with self._lock:
-            self.n_dropped += sum(len(rows.keys) for _, rows in batch)
+            batch = self._rows[:]
+        try:
+            if batch or self.problem:
+                self._state.record(batch)
+            self.problem, self._is_down = None, False
+        except StateError as error:
+            self.problem, self._is_down = one_line(error), True
+            raise
+        except Exception as error:  # rows that can never be written must not stop the others
+            self.problem, self._is_down = one_line(error), False
+            self._drop(batch)
+        with self._lock:
+            del self._rows[: len(batch)]
+            self._n_bytes -= _size_of(batch)
+
+    def _drop(self, rows: list[ServedRow]) -> None:
+        with self._lock:
+            self.n_dropped += len(rows)
 
 
-def _size_of(rows: ServedRows) -> int:
+def _size_of(rows: list[ServedRow]) -> int:
     """Return about the memory that rows take, in bytes."""
-    return (
-        100 * len(rows.keys) + sum(map(len, rows.members)) + sum(len(x or b"") for x in rows.within)
-    )
+    return sum(200 + len(row.members) + len(row.within or b"") for row in rows)
 
 
 @dataclass(frozen=True)
@@ -209,8 +204,7 @@ class Service:
         keys = None if ids is None else id_keys(ids, len(rows))
         sets = loaded.rule.predict_set(rows, keys=keys)
         if keys is not None:
-            served = loaded.monitor.served(score_rows(rows), keys, sets)
-            self.writer.record(loaded.monitor.model.key, served)
+            self.writer.record(loaded.monitor.served(score_rows(rows), keys, sets))
         return sets
 
     def labels(
