@@ -5,7 +5,7 @@ import numpy as np
 from evencover.data.source import Block
 from evencover.ids import id_keys
 from evencover.predictors.rule import BoundScore
-from evencover.validation import score_rows
+from evencover.rows import score_rows
 
 
 def score_matrix(score, rows, *, random_state=0, ids=None, from_logits=False, calibrating=False):

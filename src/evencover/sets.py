@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray, import_pyarrow, to_numpy
+from evencover.arrays import Array, IntArray, to_numpy
+from evencover.arrow import import_pyarrow
 from evencover.classes import Classes
 from evencover.errors import InputError
-from evencover.validation import import_pandas, whole_number
+from evencover.validation import whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +266,12 @@ class PredictionSets:
         """
         lists = self.to_lists(names=self.class_names is not None)
         columns = {"set": lists, "size": self.sizes, "accepted": self.accepted}
-        return import_pandas().DataFrame(columns, index=self.index)
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            error = "to_pandas needs pandas; install it with 'pip install pandas'."
+            raise InputError(error) from None
+        return DataFrame(columns, index=self.index)
 
     def indexed_like(self, rows: Any) -> PredictionSets:
         """Return the sets with the index of a pandas frame, if `rows` is one."""

@@ -43,7 +43,8 @@ from evencover.data.location import (
 from evencover.data.readers import RawBlock, Reader, rows_per_block, rows_per_part, slices
 from evencover.data.source import Contents, Labels
 from evencover.errors import InputError, import_extra
-from evencover.validation import BFLOAT16, matrix_shape, unique_keys
+from evencover.rows import BFLOAT16, matrix_shape
+from evencover.validation import unique_keys
 
 
 class PlainArray:

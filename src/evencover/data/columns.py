@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Kind
+from evencover.arrow import Kind
 from evencover.classes import checked_names, count_up
 from evencover.errors import InputError, listed, warn_caller
 

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from evencover.arrays import Array, Kind, import_pyarrow, to_numpy
+from evencover.arrays import Array, to_numpy
+from evencover.arrow import Kind, import_pyarrow
 from evencover.classes import integers_if_all, is_integer_text
 from evencover.data.columns import (
     ID_KEYS,

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray, explained, import_pyarrow, to_numpy
+from evencover.arrays import Array, IntArray, explained, to_numpy
+from evencover.arrow import import_pyarrow
 from evencover.classes import checked_names
 from evencover.data.columns import (
     CLASS_KEYS,

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import LIST_KINDS, Array, Kind, matrix_from_arrow, to_numpy
+from evencover.arrays import Array, to_numpy
+from evencover.arrow import LIST_KINDS, Kind, matrix_from_arrow
 from evencover.data.columns import (
     Column,
 )

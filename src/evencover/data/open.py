@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import import_pyarrow
+from evencover.arrow import import_pyarrow
 from evencover.classes import as_class_names
 from evencover.data.arrays import open_array_file
 from evencover.data.columns import USUAL, Keys

@@ -11,9 +11,9 @@ from itertools import accumulate
 from typing import Any, NamedTuple, Self
 
 from evencover.arrays import Array
+from evencover.rows import score_rows
 from evencover.sizes import at_once
 from evencover.topk import TopK, numbers_per_row
-from evencover.validation import score_rows
 
 # About 16 MB of float32: smaller blocks make threads wait for each other.
 BLOCK_ELEMENTS = at_once(1 << 22)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from evencover.arrays import LIST_KINDS, Array, Kind, import_pyarrow, to_numpy
+from evencover.arrays import Array, to_numpy
+from evencover.arrow import LIST_KINDS, Kind, import_pyarrow
 from evencover.data.columns import (
     PROBABILITY_KEYS,
     Column,
@@ -20,7 +23,7 @@ from evencover.data.csv import N_SAMPLED, ONLY_COLUMN, TextTable, is_kept
 from evencover.data.location import Identity, Location
 from evencover.data.tables import LIST_ELEMENTS
 from evencover.errors import InputError
-from evencover.validation import are_json_numbers, parse_json, unique_keys
+from evencover.validation import unique_keys
 
 Record = dict[str, Any]
 
@@ -129,6 +132,16 @@ class RecordTable(TextTable):
 
     def _missing(self, name: str, row: int) -> InputError:
         return InputError(f"Every row of {self.name} must have {name!r}. Got none in row {row}.")
+
+
+def parse_json(text: bytes | str, owner: str) -> Any:
+    """Parse JSON from `owner`; raise InputError if an object has the same key twice."""
+    return json.loads(text, object_pairs_hook=partial(unique_keys, owner))
+
+
+def are_json_numbers(values: Iterable[Any]) -> bool:
+    """Check that all values from JSON are numbers; booleans are not."""
+    return {int, float}.issuperset(map(type, values))
 
 
 def json_lines(location: Location) -> Iterator[Any]:

@@ -14,8 +14,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from evencover.arrays import (
-    Array,
+from evencover.arrays import Array
+from evencover.arrow import (
     arrow_kind,
     import_pyarrow,
     is_list,

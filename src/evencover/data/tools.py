@@ -11,9 +11,14 @@ from typing import Any, Self
 
 from evencover.data.columns import Keys, entry_keys
 from evencover.data.location import Identity, Location, as_location, reading
-from evencover.data.records import Record, RecordTable, is_entries, lists_classes
+from evencover.data.records import (
+    Record,
+    RecordTable,
+    is_entries,
+    lists_classes,
+    parse_json,
+)
 from evencover.errors import InputError
-from evencover.validation import parse_json
 
 Records = list[Any] | None
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from evencover.arrays import import_pyarrow
+from evencover.arrow import import_pyarrow
 from evencover.data.columns import ID_KEYS, LABEL_KEYS, found_key
 from evencover.data.csv import csv_batches, csv_header
 from evencover.data.location import reading

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Array, import_pyarrow, to_numpy
+from evencover.arrays import Array, to_numpy
+from evencover.arrow import import_pyarrow
 from evencover.classes import Classes, checked_names, integers_if_all, is_integer_text
 from evencover.data.columns import NAMES_KEY
 from evencover.data.location import reading
@@ -33,9 +34,10 @@ from evencover.inference.inputs import (
 )
 from evencover.output.atomic import atomic_path, write_csv
 from evencover.output.folders import ResumableFolder
+from evencover.rows import are_probabilities
 from evencover.sizes import at_once
 from evencover.threads import map_on_threads
-from evencover.validation import are_probabilities, whole_number
+from evencover.validation import whole_number
 
 MAX_TOKENS = 512  # if the model states no limit
 # An interruption loses at most one partition, which is in memory: 16 MB of float32 for K = 1000.

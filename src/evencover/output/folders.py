@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evencover.arrays import import_pyarrow
+from evencover.arrow import import_pyarrow
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import as_workers, cut
 from evencover.errors import InputError

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, FloatArray, IntArray, import_pyarrow, to_numpy
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.arrow import import_pyarrow
 from evencover.data.source import Block
 from evencover.data.tools import with_sets
 from evencover.engine.blocks import map_source

@@ -54,19 +54,12 @@ from evencover.quantiles import (
     exact_fraction,
     is_per_class,
 )
+from evencover.rows import FLOAT_TYPES
 from evencover.scores import Score, make_score
 from evencover.sets import PredictionSets
 from evencover.sizes import at_once
 from evencover.topk import TopK
-from evencover.validation import (
-    FLOAT_TYPES,
-    Check,
-    flag,
-    raise_unknown,
-    real_number,
-    unless,
-    whole_number,
-)
+from evencover.validation import Check, flag, raise_unknown, real_number, unless, whole_number
 
 FEW_ELEMENTS = at_once(1 << 16, 10)  # below this, starting threads takes longer than the work
 

@@ -21,10 +21,10 @@ from evencover.ids import id_keys
 from evencover.predictors.acceptance import Acceptance
 from evencover.quantiles import Thresholds
 from evencover.randomness import places
+from evencover.rows import are_probabilities, raise_bad_row, score_rows
 from evencover.scores import Score, Softmax
 from evencover.sets import PredictionSets
 from evencover.topk import TopK, raise_listed_logits
-from evencover.validation import are_probabilities, raise_bad_row, score_rows
 
 SOFTMAX = Softmax().kernel
 
@@ -56,7 +56,7 @@ class BoundScore:
             yield
         except BadRow as bad:
             row, where = block.rows[bad.row], block.row_name(bad.row)
-            raise_bad_row(row, block.start + bad.row, logits=self.logits, place=where)
+            raise_bad_row(row, block.start + bad.row, logits=self.logits, where=where)
 
     def refuse_probabilities(
         self, rows: Any, name_row: Callable[[int], str] = "row {}".format

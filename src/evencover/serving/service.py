@@ -25,8 +25,8 @@ from evencover.persistence import load
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import digest
 from evencover.predictors.rule import SetRule
+from evencover.rows import score_rows
 from evencover.sets import PredictionSets
-from evencover.validation import score_rows
 
 CACHE_SECONDS = 1.0  # for a summary, which takes longer to make than to ask for
 RETRY_SECONDS = 2.0  # between attempts to write while the database cannot be used
