@@ -30,7 +30,7 @@ async def go():
 asyncio.run(go())
 """
 WORKER = """
-import asyncio, sys, types
+import asyncio, sys
 {before}
 from distributed import Worker
 async def go():
@@ -40,7 +40,7 @@ async def go():
 asyncio.run(go())
 """
 LACKING = "sys.modules['evencover'] = None"
-OTHER = "sys.modules['evencover'] = types.SimpleNamespace(__version__='0.0.1')"
+OTHER = "import evencover; evencover.__version__ = '0.0.1'"
 
 
 @contextmanager
@@ -68,8 +68,7 @@ def scheduler():
 
 @pytest.fixture
 def short_waits(monkeypatch):
-    monkeypatch.setattr(clusters, "SCHEDULER_SECONDS", 1)
-    monkeypatch.setattr(clusters, "WORKER_SECONDS", 2)
+    monkeypatch.setattr(clusters, "SECONDS", 2)
 
 
 def refused_within(seconds, words, function):
@@ -91,7 +90,7 @@ def test_an_address_without_a_scheduler_is_given_up():
         port = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         for address, words in {
             "nonsense://x": "nonsense://x",
-            port: f"No dask scheduler .*{port}",
+            port: f"No Dask scheduler .*{port}",
             "tls://127.0.0.1:1": "distributed.comm.tls",
         }.items():
             refused_within(20, words, partial(reach, address))
@@ -100,10 +99,10 @@ def test_an_address_without_a_scheduler_is_given_up():
 @pytest.mark.usefixtures("short_waits")
 def test_no_workers_and_unfit_ones_are_told(scheduler):
     _, address = scheduler
-    refused_within(20, f"No worker .*{address}", lambda: reach(address))
-    for program, found in {LACKING: "import of evencover", OTHER: "evencover 0.0.1"}.items():
+    refused_within(20, f"Every worker .* from {address}", lambda: reach(address))
+    for program, found in {LACKING: "import of evencover", OTHER: "Got evencover 0.0.1"}.items():
         with process(WORKER.format(before=program), address) as (_, worker):
-            words = f"evencover {evencover.__version__}. Got {found}.* on {worker}"
+            words = f"evencover {evencover.__version__} .*{found}.* from {worker}"
             refused_within(20, words, lambda: reach(address))
 
 
