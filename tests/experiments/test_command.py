@@ -34,6 +34,15 @@ def test_run_table_and_figures(study, capsys, tmp_path):
     assert shown == [str(tmp_path / "f" / f"cifar-100{kind}.svg") for kind in ("", "-classes")]
 
 
+def test_the_name_of_a_bundled_grid_is_no_path(tmp_path, monkeypatch, capsys):
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "thesis.txt").write_text("all my work")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["experiment", "run", "small", "-o", "small"])
+    assert "new or empty folder" in capsys.readouterr().err  # not: it is the input
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -22,8 +22,8 @@ def record(repetition, covgap, avg_size, **changes):
 
 
 def study(*records, title="A <study> of 50% & more_"):
-    part = {"records": list(records), "classes": [], "class_names": {}}
-    return Results(title, [part], True)
+    unit = {"title": title, "records": list(records), "classes": [], "class_names": {}}
+    return Results([unit], is_complete=True)
 
 
 @pytest.fixture
@@ -99,9 +99,7 @@ def test_simulated_data_are_marked():
 
 
 def test_missing_results_are_rejected(results):
-    assert len(cells(make_table(results, exact=True, n_avg=[20]))) == 9
-    with pytest.raises(InputError, match="n_avg"):
-        make_table(results, n_avg=[50])
+    assert len(cells(make_table(results, exact=True))) == 9
     with pytest.raises(InputError, match="'word'"):
         make_table(results, "word")
     with pytest.raises(InputError, match="exact"):

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from evencover.cli.console import note, watch
-from evencover.cli.options import Dask, FolderOutput, Force, Switch, executor
+from evencover.cli.options import Dask, Force, Output, Switch, executor
+from evencover.output.atomic import reject_inputs
 
 experiment = App(
     name="experiment",
@@ -18,12 +19,12 @@ experiment = App(
 
 Format = Literal["markdown", "latex", "csv"]
 ResultsFolder = Annotated[Path, Parameter(help="Folder written by 'experiment run'.")]
-Figures = Annotated[FolderOutput, Parameter(help="Folder for the figures.")]
+Figures = Annotated[Output, Parameter(help="Folder for the figures.")]
 Style = Annotated[str, Parameter(name="--format", help="Format: png, svg or pdf.")]
 
 
 @experiment.command
-def run(grid: str, /, *, output: FolderOutput, force: Switch = False, dask: Dask = None) -> None:
+def run(grid: str, /, *, output: Output, force: Switch = False, dask: Dask = None) -> None:
     """Run a grid of data sets, scores, methods and calibration sizes.
 
     After an interruption, run the same command again to complete the results.
@@ -37,9 +38,11 @@ def run(grid: str, /, *, output: FolderOutput, force: Switch = False, dask: Dask
     force
         Replace the results of another grid.
     """
-    from evencover.experiments.study import Grid
+    from evencover.experiments.study import Grid, shipped
     from evencover.experiments.study import run as run_grid
 
+    if grid not in shipped():
+        reject_inputs(output, [grid])
     study = Grid.from_toml(grid)
     with executor(dask) as workers:
         results = run_grid(study, output, force=force, watch=watch, note=note, executor=workers)
@@ -83,5 +86,6 @@ def figures(
     from evencover.experiments.figures import write_figures
     from evencover.experiments.study import Results
 
+    reject_inputs(output, [results])
     for path in write_figures(Results.load(results), output, style, force=force):
         print(path)

@@ -11,11 +11,11 @@ import inspect
 import os
 import tomllib
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from importlib.resources import files
 from itertools import groupby, product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ PAPER_N_AVG = (10, 20, 30, 40, 50, 75, 100, 150)
 DECIDED = ("alpha", "score", "exact", "random_state")
 CELL = ("dataset", "simulated", "score", "method", "parameters", "exact", "n_avg", "alpha")
 
-Part = dict[str, Any]  # the results of one unit of work
+Row = dict[str, Any]
 
 
 # ---- the grid ------------------------------------------------------------------------------------
@@ -280,8 +280,8 @@ def run(
     output: str | Path | None = None,
     *,
     force: bool = False,
-    watch: Callable[[Source, str], Source] | None = None,
-    note: Callable[[str], None] | None = None,
+    watch: Callable[[Source, str], Source] = lambda source, _: source,
+    note: Callable[[str], None] = lambda _: None,
     executor: Any = None,
 ) -> Results:
     """Compute the missing results of a study, and return all of them.
@@ -291,7 +291,7 @@ def run(
     grid
         The study.
     output
-        Folder for the results; in memory by default. A partial folder of the same study is
+        Folder for the results, or None to return them only. A partial folder of the same study is
         completed, one of another study rejected.
     force
         Replace the results of another study.
@@ -312,22 +312,22 @@ def run(
     classwise 8.3 161.9
     clustered 7.8 3.0
     """
-    units, computed = plan(grid), dict[str, Part]()
+    if output is None:
+        with TemporaryDirectory() as temporary:
+            return run(grid, temporary, watch=watch, note=note, executor=executor)
+    units, folder = plan(grid), Path(output)
     sources = [dataset.open_source() for dataset in grid.datasets]
-    folder = None if output is None else Path(output)
-    writing: Any = nullcontext([unit.file for unit in units])
-    if folder is not None:
-        parts = {unit.file: len(unit.predictors) for unit in units}
-        writing = ResumableFolder(folder, grid.identities(sources), parts).writing(force=force)
-    with writing as missing:
-        if folder is not None and missing:
+    files_of_units = {unit.file: len(unit.predictors) for unit in units}
+    planned = ResumableFolder(folder, grid.identities(sources), files_of_units)
+    with planned.writing(force=force) as missing:
+        if missing:
             (folder / "results.csv").unlink(missing_ok=True)
         for dataset, source in zip(grid.datasets, sources, strict=True):
             todo = [unit for unit in units if unit.dataset is dataset and unit.file in missing]
             if not todo:
                 continue
             rows = ScoredRows(
-                source if watch is None else watch(source, dataset.name),
+                watch(source, dataset.name),
                 grid.scores,
                 random_state=grid.seed,
                 with_ranks=any("ranks" in predictor.needs for predictor in grid.predictors),
@@ -335,23 +335,16 @@ def run(
             )
             splits = _splits(grid, dataset, rows)
             for unit in todo:
-                part = computed[unit.file] = _compute(grid, unit, rows, splits)
-                if folder is not None:
-                    write_record(folder / unit.file, part, indent=None)
-                if note is not None:
-                    number = 1 + units.index(unit)
-                    note(
-                        f"{dataset.name}, {_score_name(unit.score)}: file {number} of {len(units)}"
-                    )
-        found = [computed.get(unit.file) or _read_part(folder, unit.file) for unit in units]
-        results = Results(grid.title, found, True)
+                write_record(folder / unit.file, _compute(grid, unit, rows, splits), indent=None)
+                number = 1 + units.index(unit)
+                note(f"{dataset.name}, {_score_name(unit.score)}: file {number} of {len(units)}")
+        results = Results([_read_unit(folder / unit.file) for unit in units], is_complete=True)
         if not results.records:
             raise InputError(
                 "The study has no results: every 'n_avg' takes all rows of its data set or more; "
                 "use smaller ones."
             )
-        if folder is not None:
-            write_csv(folder / "results.csv", results.records)
+        write_csv(folder / "results.csv", results.records)
         return results
 
 
@@ -395,7 +388,7 @@ def sample(n_rows: int, n_classes: int, n_avg: int, repetition: int, seed: int) 
     return random_rows(seed, ids, n_avg * n_classes)
 
 
-def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> Part:
+def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> Row:
     """Compute the rows of the table, and counts by class summed over the repetitions."""
     predictors = [
         predictor._with_params(
@@ -434,7 +427,7 @@ def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> P
     }
 
 
-def _record(grid: Grid, outcome: Outcome) -> dict[str, Any]:
+def _record(grid: Grid, outcome: Outcome) -> Row:
     """Return the metrics of one trial."""
     report, learned = outcome.report, outcome.predictor._fitted_values()
     return {
@@ -474,24 +467,24 @@ class Results:
         Whether all results are present.
     """
 
-    def __init__(self, title: str, parts: list[Part], is_complete: bool) -> None:
-        self.title, self.is_complete = title, is_complete
-        self.records: list[dict[str, Any]] = [row for part in parts for row in part["records"]]
-        self.classes: list[dict[str, Any]] = [row for part in parts for row in part["classes"]]
+    def __init__(self, units: Sequence[Row], *, is_complete: bool) -> None:
+        self.title, self.is_complete = str(units[0]["title"]), is_complete
+        self.records: list[Row] = [row for unit in units for row in unit["records"]]
+        self.classes: list[Row] = [row for unit in units for row in unit["classes"]]
         self.class_names: dict[str, list[str]] = {}
-        for part in parts:
-            self.class_names |= part["class_names"]
+        for unit in units:
+            self.class_names |= unit["class_names"]
 
     @classmethod
     def load(cls, folder: str | Path) -> Results:
         """Read a folder that `run` wrote, complete or not."""
         path = Path(folder)
-        parts = [_read_part(path, file.name) for file in sorted(path.glob("part-*.json"))]
-        if not any(part["records"] for part in parts):
+        units = [_read_unit(file) for file in sorted(path.glob("part-*.json"))]
+        if not any(unit["records"] for unit in units):
             raise InputError(f"'{path}' must be a folder with results of 'evencover experiment'.")
-        return cls(parts[0]["title"], parts, (path / "results.csv").exists())
+        return cls(units, is_complete=(path / "results.csv").exists())
 
-    def summary(self) -> list[dict[str, Any]]:
+    def summary(self) -> list[Row]:
         """Average every metric over the repetitions; ``..._se`` is the standard error, if any.
 
         ``title`` is the method with parameters other than the defaults.
@@ -499,7 +492,7 @@ class Results:
         table = []
         for key, group in groupby(self.records, key=lambda row: tuple(row[name] for name in CELL)):
             rows = list(group)
-            summary: dict[str, Any] = dict(zip(CELL, key, strict=True))
+            summary: Row = dict(zip(CELL, key, strict=True))
             summary |= {"n_classes": rows[0]["n_classes"], "repetitions": len(rows)}
             parameters = f" ({summary['parameters']})" if summary["parameters"] else ""
             summary["title"] = f"{summary['method'].upper()}{parameters}"
@@ -516,16 +509,15 @@ class Results:
         return table
 
 
-def coverage_of(row: dict[str, Any]) -> FloatArray:
+def coverage_of(row: Row) -> FloatArray:
     """Compute the coverage of each class (K,) from a row of `Results.classes`."""
     with np.errstate(invalid="ignore"):
         return np.array(row["covered"]) / np.array(row["rows"])
 
 
-def _read_part(folder: Path | None, file: str) -> Part:
+def _read_unit(path: Path) -> Row:
     """Read a finished unit; raise InputError if it is damaged."""
-    assert folder is not None
     problem = "it is damaged; delete it and run the study again"
-    part = read_record(folder / file, lambda part: isinstance(part["records"], list), problem)
-    assert part is not None
-    return part
+    unit = read_record(path, lambda unit: isinstance(unit["records"], list), problem)
+    assert unit is not None
+    return unit

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from itertools import product
 from math import sqrt
-from typing import Any
 
 from evencover.errors import InputError
-from evencover.experiments.study import Results
+from evencover.experiments.study import Results, Row
 from evencover.validation import raise_unknown
 
 CITATION = (
@@ -23,14 +22,11 @@ CITATION = (
 N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}
 METRICS = {"covgap": "CovGap", "avg_size": "AvgSize"}
 
-Row = dict[str, Any]  # of `Results.summary`
-
 
 def make_table(
     results: Results,
     style: str = "markdown",
     *,
-    n_avg: Sequence[int] | None = None,
     exact: bool = False,
 ) -> str:
     """Show a study's CovGap and AvgSize as the paper's Table 2.
@@ -41,8 +37,6 @@ def make_table(
         The value of `run` or `Results.load`.
     style
         "markdown", "latex" (with booktabs) or "csv".
-    n_avg
-        Calibration sizes; all by default.
     exact
         Show the randomized variants.
     """
@@ -53,12 +47,7 @@ def make_table(
     if not rows:
         kind = "randomized (exact)" if exact else "plain"
         raise InputError(f"These results have no {kind} variants to show.")
-    available = sorted({row["n_avg"] for row in rows})
-    sizes = available if n_avg is None else n_avg
-    for n in sizes:
-        if n not in available:
-            listed = ", ".join(map(str, available))
-            raise InputError(f"These results have n_avg {listed}. Got {n}.")
+    sizes = sorted({row["n_avg"] for row in rows})
     lines: dict[tuple[str, ...], dict[int, Row]] = {}
     for row in rows:
         dataset = row["dataset"] + (" (simulated)" if row["simulated"] else "")
