@@ -21,6 +21,15 @@ def test_info_of_a_model_is_valid_json_even_with_infinite_thresholds(folder, run
     assert_found(r"^guarantee +\S", succeeded(run("info", "m.safetensors")).out)
 
 
+@pytest.mark.parametrize("method", ["pooled", "fuzzy", "grouped"])
+def test_info_of_a_model_shows_every_parameter(folder, run, method):
+    (folder / "groups.txt").write_text("a\na\nb\nb\nc\nc\n")
+    more = ("--set", "groups=groups.txt") if method == "grouped" else ()
+    succeeded(run("calibrate", "cal.npz", "-o", "m.safetensors", "--method", method, *more))
+    about = json.loads(succeeded(run("info", "m.safetensors", "--json")).out)
+    assert evencover.load("m.safetensors").get_params().keys() <= about.keys()
+
+
 def test_info_of_data(folder, run, data):
     about = json.loads(succeeded(run("info", "cal.npz", "--json")).out)
     labels = data.labels[:300]

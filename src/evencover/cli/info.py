@@ -48,13 +48,7 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "method": predictor.method,
         "alpha": str(levels if is_per_class(predictor.alpha) else predictor.alpha),
         "class_alpha": None if levels.is_one else levels.floats.tolist(),
-        **_if_given(predictor, "floor"),
-        **_if_given(predictor, "confidence"),
-        "score": make_score(predictor.score).to_dict(),
-        "exact": predictor.exact,
-        "keep_top": predictor.fit_.keep_top,
-        "from_logits": predictor.from_logits,
-        "random_state": predictor.random_state,
+        **_parameters(predictor),
         "n_classes": predictor.n_classes_,
         "n_calibration": predictor.n_calibration_,
         "examples_per_class": _spread(predictor.class_counts_),
@@ -82,11 +76,18 @@ def _recall(predictor: BasePredictor) -> dict[str, Any]:
     return shares
 
 
-def _if_given(predictor: BasePredictor, name: str) -> dict[str, str]:
-    """Return a parameter that not all methods have, unless it is None."""
-    value = getattr(predictor, name, None)
-    text = "as given" if isinstance(value, dict | list | np.ndarray) else str(value)
-    return {} if value is None else {name: text}
+def _parameters(predictor: BasePredictor) -> dict[str, Any]:
+    """Return the parameters but alpha, as plain values; "as given" stands for one per class."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict | list | tuple | np.ndarray):
+            return "as given"
+        return value if isinstance(value, bool | int | float | str | None) else str(value)
+
+    parameters = {name: plain(value) for name, value in predictor.get_params().items()}
+    del parameters["alpha"]
+    score = make_score(predictor.score).to_dict()
+    return parameters | {"score": score, "keep_top": predictor.fit_.keep_top}
 
 
 def of_data(source: Source) -> dict[str, Any]:
