@@ -10,10 +10,14 @@ from cli.test_help import commands
 from depth import IS_DEEP
 
 from evencover.cli.main import make_app
-from evencover.cli.options import Writes
 
-# Paths that a command only reads; every other path must be marked as an output.
-READ_ONLY = {"MODEL", "DATA", "RESULTS", "--taxonomy", "--class-names"}
+OUTPUTS = {"--output", "--csv", "--report"}
+INPUTS = {"MODEL", "DATA", "RESULTS", "GRID"}
+INPUTS |= {"--labels", "--class-names", "--taxonomy", "--alpha-of", "--set"}
+# Other texts; a new option must be in one of these lists.
+NO_PATHS = {"--probabilities-key", "--labels-key", "--ids-key", "--labels-are", "--input-key"}
+NO_PATHS |= {"--method", "--methods", "--score", "--scores", "--alpha", "--floor", "--dask"}
+NO_PATHS |= {"--calibration-sizes", "--state", "--period", "--format", "--host", "FILE"}
 
 
 def arguments_of(command):
@@ -26,14 +30,13 @@ def arguments_of(command):
 
 
 def is_output(argument):
-    return any(isinstance(mark, Writes) for mark in get_args(argument.field_info.annotation))
+    return not OUTPUTS.isdisjoint(argument.names)
 
 
 def is_text(argument):
     return {str, Path, list[str]} & {argument.hint, *get_args(argument.hint)}
 
 
-NO_PATHS = ("--probabilities-key", "--labels-key", "--ids-key", "--labels-are")
 APP = commands(make_app())
 CASES = [
     (name, output.names[-1], source.names[0])
@@ -41,22 +44,21 @@ CASES = [
     for output in arguments_of(command)
     if is_output(output)
     for source in arguments_of(command)
-    if is_text(source) and not is_output(source) and source.names[0] not in NO_PATHS
+    if source.names[0] in INPUTS
 ]
 
 
-def test_every_path_is_an_input_or_an_output():
+def test_every_text_is_an_input_or_an_output_or_no_path():
     for name, command in APP.items():
-        for argument in arguments_of(command):
-            if Path in {argument.hint, *get_args(argument.hint)}:
-                assert is_output(argument) != (argument.names[0] in READ_ONLY), (name, argument)
+        for argument in filter(is_text, arguments_of(command)):
+            assert not (OUTPUTS | INPUTS | NO_PATHS).isdisjoint(argument.names), (name, argument)
 
 
 def files_of(command):
-    """Write a file for every text that the command takes; return the files by argument."""
+    """Write a file for every input that the command takes; return the files by argument."""
     files = {}
     for argument in arguments_of(command):
-        if is_text(argument) and not is_output(argument):
+        if argument.names[0] in INPUTS:
             file = Path(f"{argument.names[0].strip('-').lower()}.csv")
             file.write_text(f"precious {file}")
             files[argument.names[0]] = file

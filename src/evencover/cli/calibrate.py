@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from evencover.cli import options
+from evencover.output.atomic import check_output
 
 
 def run(
     data: str,
     /,
     *,
-    output: options.ModelOutput,
+    output: options.Output,
     method: str | None = None,
     score: str = "softmax",
     alpha: options.Alpha = "0.1",
@@ -46,6 +47,8 @@ def run(
     from evencover.persistence import save
     from evencover.predictors import DEFAULT_METHOD
 
+    inputs = [data, *read.files, *options.files_among(alpha_of, settings)]
+    check_output(output, inputs, force=force, extensions=options.MODEL)
     (predictor,), (with_score,) = options.make_methods_and_scores(
         [method or DEFAULT_METHOD], [score], options.read_settings(settings)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evencover.cli import options
@@ -11,7 +12,7 @@ from evencover.cli.console import note, watch
 from evencover.data.location import as_location
 from evencover.data.open import as_source
 from evencover.errors import printable
-from evencover.output.atomic import write_csv
+from evencover.output.atomic import check_output, write_csv
 
 if TYPE_CHECKING:
     from evencover.comparison.result import Candidate
@@ -32,8 +33,8 @@ def compare(
     seed: options.Seed = 0,
     show_all: options.All = False,
     as_json: options.Json = False,
-    csv: options.Table = None,
-    report: options.Page = None,
+    csv: Path | None = None,
+    report: Path | None = None,
     force: options.Force = False,
     read: options.Input = options.READ,
 ) -> None:
@@ -66,9 +67,13 @@ def compare(
     from evencover import comparison
     from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES
 
+    inputs = [data, *read.files, *options.files_among(alpha_of, settings)]
+    if csv is not None:
+        check_output(csv, inputs, force=force)
     if report is not None:
         from evencover.report import require_extra, write_comparison
 
+        check_output(report, [*inputs, csv], force=force, extensions=options.PAGE)
         require_extra()
     predictors, with_scores = options.make_methods_and_scores(
         DEFAULT_METHODS if methods is None else methods.split(","),

@@ -11,7 +11,7 @@ from evencover.cli import options
 from evencover.cli.console import print_text
 from evencover.data.location import as_location
 from evencover.errors import printable
-from evencover.output.atomic import write_csv
+from evencover.output.atomic import check_output, write_csv
 
 
 def evaluate(
@@ -22,7 +22,7 @@ def evaluate(
     alpha: options.OtherAlpha = None,
     show_all: options.All = False,
     as_json: options.Json = False,
-    csv: options.Table = None,
+    csv: Path | None = None,
     escape_formulas: options.EscapeFormulas = False,
     force: options.Force = False,
     dask: options.Dask = None,
@@ -37,6 +37,8 @@ def evaluate(
     csv
         Also write one row per class to this file.
     """
+    if csv is not None:
+        check_output(csv, [model, data, *read.files], force=force)
     predictor = options.with_alpha(options.load_model(model, data), alpha)
     source = read.open(data, "evaluating", predictor)
     with options.executor(dask) as workers:
@@ -62,7 +64,7 @@ def report(
     data: options.TestData,
     /,
     *,
-    output: options.PageOutput,
+    output: options.Output,
     taxonomy: Path | None = None,
     force: options.Force = False,
     dask: options.Dask = None,
@@ -81,6 +83,7 @@ def report(
     """
     from evencover.report import require_extra, write_report
 
+    check_output(output, [model, data, taxonomy, *read.files], force=force, extensions=options.PAGE)
     require_extra()
     predictor = options.load_model(model, data)
     source = read.open(data, "reporting", predictor)

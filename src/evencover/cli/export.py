@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from evencover.cli.options import Force, ModelFile, Output, Writes, load_model
+from evencover.cli.options import Force, ModelFile, Output, load_model
+from evencover.output.atomic import check_output
 
 
 def run(
     model: ModelFile,
     /,
     *,
-    output: Annotated[Output, Writes((".onnx",))],
+    output: Output,
     opset: int = 17,
     force: Force = False,
 ) -> None:
@@ -28,5 +27,6 @@ def run(
     """
     from evencover.serving.onnx import to_onnx
 
+    check_output(output, [model], force=force, extensions=(".onnx",))
     to_onnx(load_model(model), output, opset=opset, force=force)
     print(f"{output}: membership, sizes and classes of sets, from rows")

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evencover.cli.console import note, progress
-from evencover.cli.options import FolderOutput, Switch
+from evencover.cli.options import Output, Switch
+from evencover.output.atomic import reject_inputs
 
 if TYPE_CHECKING:
     from evencover.inference.run import Batches
@@ -17,7 +18,7 @@ def run(
     data: Path,
     /,
     *,
-    output: FolderOutput,
+    output: Output,
     class_names: Path | None = None,
     input_key: str | None = None,
     labels_key: str | None = None,
@@ -60,6 +61,8 @@ def run(
     """
     from evencover.data.location import existing_file
     from evencover.inference import infer
+
+    reject_inputs(output, [model, data, class_names])
 
     def watch(batches: Batches, n_inputs: int) -> Batches:
         return progress(batches, "inferring", n_inputs, lambda pair: len(pair[0].span))

@@ -95,7 +95,7 @@ def _run(arguments: list[str]) -> None:
         from cyclopts import CycloptsError
 
         from evencover.cli.console import note
-        from evencover.cli.options import check_outputs, fill_in_choices
+        from evencover.cli.options import fill_in_choices
 
         app = make_app()
         if {"--help", "-h"} & set(arguments):
@@ -113,8 +113,6 @@ def _run(arguments: list[str]) -> None:
             warnings.simplefilter("error", MismatchWarning)
             warnings.showwarning = show_warning  # type: ignore[assignment]
             command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
-            if command.__module__.startswith(__package__):  # it is not cyclopts' help
-                check_outputs(command, bound)
             command(*bound.args, **bound.kwargs)
             sys.stdout.flush()
     except (CycloptsError, MismatchWarning) as error:

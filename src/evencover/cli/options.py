@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, is_dataclass
-from inspect import BoundArguments, cleandoc
+from dataclasses import dataclass, fields
+from inspect import cleandoc
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
@@ -19,7 +19,6 @@ from evencover.cli.console import note, watch
 from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import InputError
-from evencover.output.atomic import check_output, reject_inputs
 from evencover.quantiles import DEFAULT, ClassAlpha
 from evencover.validation import raise_unknown, unique_keys
 
@@ -28,21 +27,9 @@ if TYPE_CHECKING:
     from evencover.predictors.base import BasePredictor
 
 
-@dataclass(frozen=True)
-class Writes:
-    """Mark an option, in its annotation, as a path that the command writes."""
-
-    extensions: tuple[str, ...] = ()  # of a file; any if there are none
-    folder: bool = False  # a path without an extension is a folder, which checks its own files
-
-
+MODEL, PAGE = (".safetensors",), (".html", ".htm")  # extensions of outputs
 INPUT = Group("Input", sort_key=1)  # after the options of the command itself
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
-ModelOutput = Annotated[Output, Writes((".safetensors",))]
-PageOutput = Annotated[Output, Writes((".html", ".htm"))]
-FolderOutput = Annotated[Output, Writes(folder=True)]
-Table = Annotated[Path | None, Writes()]
-Page = Annotated[Path | None, Writes((".html", ".htm"))]
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 EscapeFormulas = Annotated[
     Switch, Parameter(help="Put an apostrophe before text that a spreadsheet would run.")
@@ -100,6 +87,11 @@ class Rows:
     "File of class names, one per line, or a model."
     header: bool | None = None
     "Whether the first line of a CSV file names the columns."
+
+    @property
+    def files(self) -> list[str | None]:
+        """The files that the options name, apart from the data."""
+        return [self.class_names, getattr(self, "labels", None)]
 
     def open(
         self,
@@ -240,6 +232,12 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def files_among(*texts: Sequence[str] | None) -> list[str]:
+    """Return what may be a file in texts such as FILE, CLASS=ALPHA and NAME=FILE."""
+    found = [text for some in texts for text in some or ()]
+    return [*found, *(text.partition("=")[2] for text in found)]
+
+
 NOT_SETTABLE = ("alpha", "floor", "from_logits", "random_state", "score")  # have their own option
 # Settings with one value per class, read from a file.
 FILES_OF_CLASSES = ("groups", "prevalence")
@@ -356,51 +354,3 @@ def _value(text: str) -> Any:
         except ValueError:
             pass
     return {"true": True, "false": False}.get(text.lower(), text)
-
-
-# ---- checks of outputs -------------------------------------------------------------------------
-
-
-NO_PATHS = ("force", "probabilities_key", "labels_key", "ids_key", "labels_are")
-
-
-def check_outputs(command: Callable[..., Any], bound: BoundArguments) -> None:
-    """Raise InputError if a command would overwrite an input, or a file without --force.
-
-    Every path or text that is not marked as an output counts as an input.
-    """
-    bound.apply_defaults()
-    outputs, inputs = [], []
-    for name, value, annotation in _options(command, bound.arguments):
-        marks = [mark for mark in get_args(annotation) if isinstance(mark, Writes)]
-        if value is not None and marks:
-            outputs.append((Path(value), marks[-1]))
-        elif name not in NO_PATHS:
-            inputs += [text for text in _texts(value) if text]
-    force = any(value for name, value, _ in _options(command, bound.arguments) if name == "force")
-    for number, (path, mark) in enumerate(outputs):
-        others = [*inputs, *(other for other, _ in outputs[:number])]
-        if mark.folder and (path.is_dir() or not path.suffix):
-            reject_inputs(path, others)
-        else:
-            check_output(path, others, force=force, extensions=mark.extensions)
-
-
-def _options(
-    owner: Callable[..., Any] | type, values: dict[str, Any]
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yield name, value and annotation of each option, those in groups of options included."""
-    annotations = get_type_hints(owner, include_extras=True)
-    for name, value in values.items():
-        if is_dataclass(value):
-            group = {field.name: getattr(value, field.name) for field in fields(value)}
-            yield from _options(type(value), group)
-        else:
-            yield name, value, annotations.get(name)
-
-
-def _texts(value: Any) -> list[str | Path]:
-    if isinstance(value, str | Path):
-        return [value]
-    texts = [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
-    return [*texts, *(text.partition("=")[2] for text in texts)]  # files of --set NAME=FILE

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from evencover.cli import options
 from evencover.cli.console import note
-from evencover.errors import InputError
+from evencover.output.atomic import check_output, reject_inputs
 from evencover.validation import whole_number
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def run(
     data: str,
     /,
     *,
-    output: Annotated[options.Output, options.Writes(folder=True)],
+    output: options.Output,
     alpha: options.OtherAlpha = None,
     with_probabilities: options.Switch = False,
     top: int | None = None,
@@ -58,12 +58,15 @@ def run(
     from evencover.output.writers import Listing, check_sets_format, write_predictions, write_sets
     from evencover.taxonomy import Taxonomy
 
+    inputs = [model, data, taxonomy, *read.files]
     is_folder = output.is_dir() or not output.suffix
+    if is_folder:
+        reject_inputs(output, inputs)
+    else:
+        check_output(output, inputs, force=force)
     document = read_predictions(data) if output.suffix.lower() == ".json" else None
     if not is_folder and document is None:
         check_sets_format(output)
-    elif not output.absolute().parent.is_dir():
-        raise InputError(f"Cannot write '{output}': the folder '{output.parent}' does not exist.")
     predictor = options.with_alpha(options.load_model(model, data), alpha)
     if top is not None:
         whole_number(top, "top", "predict", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from evencover.cli import options
+from evencover.output.atomic import check_output
 
 
 def run(
@@ -10,7 +11,7 @@ def run(
     data: str,
     /,
     *,
-    output: options.ModelOutput,
+    output: options.Output,
     window: int | None = None,
     force: options.Force = False,
     read: options.Input = options.READ,
@@ -30,6 +31,7 @@ def run(
     """
     from evencover.persistence import save
 
+    check_output(output, [model, data, *read.files], force=force, extensions=options.MODEL)
     predictor = options.load_model(model, data)
     n_before = predictor.n_calibration_
     source = read.open(data, "updating", predictor, allow_unknown=False)

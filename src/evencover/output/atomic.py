@@ -29,7 +29,7 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part")
 
 def check_output(
     path: str | os.PathLike[str],
-    inputs: Iterable[str | os.PathLike[str]] = (),
+    inputs: Iterable[str | os.PathLike[str] | None] = (),
     *,
     force: bool,
     extensions: Sequence[str] = (),
@@ -49,11 +49,13 @@ def check_output(
     return path
 
 
-def reject_inputs(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> Path:
+def reject_inputs(
+    path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str] | None]
+) -> Path:
     """Raise InputError for an output, a file or a folder, that is, contains or lies in an input."""
     path = Path(path)
     for text in inputs:
-        relation = _relation(path, as_location(text))
+        relation = _relation(path, as_location(text)) if text else None
         if relation is not None:
             raise InputError(
                 f"Cannot write '{path}': it {relation} the input '{text}'. Choose another path."
