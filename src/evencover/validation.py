@@ -82,7 +82,7 @@ def unless(values: tuple[Any, ...], check: Check) -> Check:
             check(value, name, owner)
         except InputError as error:
             others = " or ".join(map(repr, values))
-            raise InputError(str(error).replace(". Got", f", or {others}. Got", 1)) from None
+            raise InputError(f"{error} It may also be {others}.") from None
 
     return checked
 

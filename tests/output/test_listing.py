@@ -134,16 +134,14 @@ def test_a_folder_that_lists_otherwise_is_refused(tmp_path, predictor, parts, ot
 
 
 def test_an_interrupted_folder_says_what_is_there(tmp_path, predictor, parts, monkeypatch):
-    from evencover.output.folders import PartitionWriter
+    from evencover.output import folders
 
-    write = PartitionWriter.__call__
-
-    def until_the_second(self, item):
-        if self.files[item.offset].name == "part-00001.parquet":
+    def until_the_second(path, *arguments, **more):
+        if path.name == "part-00001.parquet":
             raise KeyboardInterrupt
-        return write(self, item)
+        return write_sets(path, *arguments, **more)
 
-    monkeypatch.setattr(PartitionWriter, "__call__", until_the_second)
+    monkeypatch.setattr(folders, "write_sets", until_the_second)
     n_files = len(as_source(parts).parts())
     with pytest.raises(KeyboardInterrupt, match=f"1 of {n_files} files"):
         predict_to_folder(predictor, as_source(parts), tmp_path / "sets")

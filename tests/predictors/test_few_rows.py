@@ -5,6 +5,7 @@ import pytest
 
 from evencover import InputError, PredictionSets, StandardPredictor
 from evencover.predictors import base, make_predictor, methods_for_all
+from evencover.predictors.rule import SetRule
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def test_a_few_rows_start_no_threads_and_build_one_rule(data, monkeypatch):
     fitted = StandardPredictor(score="aps", exact=True).fit(*data)
     fitted.predict_set(data.rows[:1])
     monkeypatch.setattr(base, "map_source", None)
-    monkeypatch.setattr(StandardPredictor, "rule", None)
+    monkeypatch.setattr(SetRule, "__init__", None)
     assert len(fitted.predict_set(data.rows[1:2])) == 1
 
 

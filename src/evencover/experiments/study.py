@@ -31,7 +31,7 @@ from evencover.errors import InputError, warn_caller
 from evencover.evaluation.metrics import metric_names
 from evencover.evaluation.report import or_none
 from evencover.output.atomic import read_record, write_csv, write_record
-from evencover.output.folders import ResumableFolder, input_digest
+from evencover.output.folders import input_digest, resumable_folder
 from evencover.predictors import BasePredictor, make_predictor
 from evencover.quantiles import Alpha, exact_fraction
 from evencover.randomness import check_random_state, places
@@ -317,9 +317,8 @@ def run(
             return run(grid, temporary, watch=watch, note=note, executor=executor)
     units, folder = plan(grid), Path(output)
     sources = [dataset.open_source() for dataset in grid.datasets]
-    files_of_units = {unit.file: len(unit.predictors) for unit in units}
-    planned = ResumableFolder(folder, grid.identities(sources), files_of_units)
-    with planned.writing(force=force) as missing:
+    parts = {unit.file: len(unit.predictors) for unit in units}
+    with resumable_folder(folder, grid.identities(sources), parts, force=force) as missing:
         if missing:
             (folder / "results.csv").unlink(missing_ok=True)
         for dataset, source in zip(grid.datasets, sources, strict=True):

@@ -7,8 +7,9 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
@@ -33,7 +34,7 @@ from evencover.inference.inputs import (
     size_and_time,
 )
 from evencover.output.atomic import atomic_path, write_csv
-from evencover.output.folders import ResumableFolder
+from evencover.output.folders import resumable_folder
 from evencover.rows import are_probabilities
 from evencover.sizes import at_once
 from evencover.threads import map_on_threads
@@ -119,7 +120,7 @@ def infer(
     is_logits = opened.returns_logits or not are_probabilities(first_outputs)
     column = "logits" if is_logits else "probs"
     names, index_of = match_classes(opened, inputs, n_classes, class_names)
-    part_format = _PartFormat(column, inputs.ids_are_text, index_of, names)
+    write = partial(_write_part, column, inputs.ids_are_text, index_of, names)
     # Partitions do not depend on batches.
     spans = _cut(all_inputs, max(1, min(MAX_ROWS, MAX_NUMBERS // n_classes)))
     span_of = {f"part-{number:05d}.parquet": span for number, span in enumerate(spans)}
@@ -129,13 +130,11 @@ def infer(
         "set of classes": repr(names),
         "type of outputs": column,
     }
-    plan = ResumableFolder(
-        Path(folder).absolute(), made_from, {file: len(span) for file, span in span_of.items()}
-    )
-    with plan.writing(force=force) as missing:
+    folder, parts = Path(folder).absolute(), {file: len(span) for file, span in span_of.items()}
+    with resumable_folder(folder, made_from, parts, force=force) as missing:
         todo = [(file, _cut(span_of[file], batch_size)) for file in missing]
         stream = run.batches(span for _, cut in todo for span in cut)
-        n_missing = sum(len(span_of[file]) for file in missing)
+        n_missing = sum(parts[file] for file in missing)
         with closing(watch(stream, n_missing)) as batches:  # a bar ends before a message
             for file, cut in todo:
                 scored = []
@@ -143,11 +142,11 @@ def infer(
                     is_first = batch.span == first.span
                     outputs = first_outputs if is_first else run.outputs(batch, prepared, n_classes)
                     scored.append((batch, outputs))
-                part_format.write(plan.folder / file, scored)
-        n_rows, n_correct, unreadable = _totals(sorted(plan.folder.glob("part-*.parquet")))
-        (plan.folder / "_unreadable.csv").unlink(missing_ok=True)  # of another run
+                write(folder / file, scored)
+        n_rows, n_correct, unreadable = _totals(sorted(folder.glob("part-*.parquet")))
+        (folder / "_unreadable.csv").unlink(missing_ok=True)  # of another run
         if unreadable:
-            write_csv(plan.folder / "_unreadable.csv", unreadable)
+            write_csv(folder / "_unreadable.csv", unreadable)
     accuracy = n_correct / n_rows if inputs.labels else None
     n_there = len(spans) - len(missing)
     return Inferred(n_rows, len(unreadable), len(spans), n_there, column, accuracy)
@@ -232,37 +231,37 @@ class _Run(NamedTuple):
             ) from error
 
 
-class _PartFormat(NamedTuple):
-    """What all partitions have in common."""
+def _write_part(
+    column: str,
+    ids_are_text: bool,
+    index_of: Mapping[str | None, int],  # empty without labels
+    class_names: Sequence[str] | None,
+    path: Path,
+    scored: Sequence[Scored],
+) -> None:
+    """Write a partition atomically; equal content gives equal bytes."""
+    pa = import_pyarrow()
+    import pyarrow.parquet as pq
 
-    column: str
-    ids_are_text: bool
-    index_of: dict[str | None, int]  # empty without labels
-    class_names: Sequence[str] | None
-
-    def write(self, path: Path, scored: Sequence[Scored]) -> None:
-        """Write a partition atomically; equal content gives equal bytes."""
-        pa = import_pyarrow()
-        import pyarrow.parquet as pq
-
-        examples = [example for batch, _ in scored for example in batch.examples]
-        outputs = np.concatenate([block for _, block in scored])
-        rows = pa.FixedSizeListArray.from_arrays(pa.array(outputs.ravel()), outputs.shape[1])
-        as_id, id_type = (str, pa.string()) if self.ids_are_text else (int, pa.int64())
-        ids = pa.array([as_id(example.id) for example in examples], id_type)
-        columns = {"id": ids, self.column: rows}
-        unreadable = [fields for batch, _ in scored for fields in batch.unreadable]
-        metadata = {"unreadable": json.dumps(unreadable)}
-        if self.class_names is not None:
-            metadata[NAMES_KEY] = json.dumps(list(self.class_names))
-        if self.index_of:
-            labels = [self.index_of[example.label] for example in examples]
-            columns["label"] = pa.array(labels, pa.int32())
-            metadata["correct"] = str((outputs.argmax(axis=1) == labels).sum())
-        with atomic_path(path) as temporary:
-            # Neither a dictionary nor compression makes these numbers smaller.
-            table = pa.table(columns).replace_schema_metadata(metadata)
-            pq.write_table(table, temporary, use_dictionary=False, compression="none")
+    examples = [example for batch, _ in scored for example in batch.examples]
+    outputs = np.concatenate([block for _, block in scored])
+    as_id, id_type = (str, pa.string()) if ids_are_text else (int, pa.int64())
+    columns = {
+        "id": pa.array([as_id(example.id) for example in examples], id_type),
+        column: pa.FixedSizeListArray.from_arrays(pa.array(outputs.ravel()), outputs.shape[1]),
+    }
+    unreadable = [fields for batch, _ in scored for fields in batch.unreadable]
+    metadata = {"unreadable": json.dumps(unreadable)}
+    if class_names is not None:
+        metadata[NAMES_KEY] = json.dumps(list(class_names))
+    if index_of:
+        labels = [index_of[example.label] for example in examples]
+        columns["label"] = pa.array(labels, pa.int32())
+        metadata["correct"] = str((outputs.argmax(axis=1) == labels).sum())
+    with atomic_path(path) as temporary:
+        # Neither a dictionary nor compression makes these numbers smaller.
+        table = pa.table(columns).replace_schema_metadata(metadata)
+        pq.write_table(table, temporary, use_dictionary=False, compression="none")
 
 
 def _totals(paths: Iterable[Path]) -> tuple[int, int, list[dict[str, Any]]]:

@@ -178,15 +178,15 @@ def claim(path: Path, flags: int) -> int | None:
 
 
 @contextmanager
-def only_writer(path: Path) -> Iterator[None]:
-    """Lock a folder or file for writing; raise InputError if another process holds the lock."""
-    lock = path / LOCK if path.is_dir() else path.with_name(f".{path.name}{LOCK}")
+def only_writer(folder: Path) -> Iterator[None]:
+    """Lock a folder for writing; raise InputError if another process holds the lock."""
+    lock = folder / LOCK
     try:
         descriptor = claim(lock, os.O_CREAT)
     except OSError as error:
-        raise InputError(f"Cannot write to '{path}': {error.strerror or error}.") from error
+        raise InputError(f"Cannot write to '{folder}': {error.strerror or error}.") from error
     if descriptor is None:
-        raise InputError(f"Another process is writing to '{path}'; wait, or use another path.")
+        raise InputError(f"Another process is writing to '{folder}'; wait, or use another path.")
     try:
         yield
     finally:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,60 +34,44 @@ from evencover.threads import map_on_threads, results_in_order, single_threaded
 FORMAT = 1
 PLAN = "_plan.json"
 
-Record = dict[str, Any]
+
+@contextmanager
+def resumable_folder(
+    folder: Path, made_from: dict[str, str], parts: dict[str, int], *, force: bool = False
+) -> Iterator[list[str]]:
+    """Lock a folder of partitions, write or check its plan, and yield the missing files.
+
+    `made_from` has a text that identifies each input of the partitions; `parts` has the number of
+    rows of each file, in order. `force` removes the files of another plan.
+    """
+    plan, path = {"format": FORMAT, "made_from": made_from, "parts": parts}, folder / PLAN
+    if not path.is_file():
+        _reject_other_files(folder)
+    make_folder(folder)
+    with only_writer(folder):
+        remove_leftovers(folder)
+        known = read_record(path, _is_plan, "it is damaged; choose another folder")
+        if known is not None and known != plan:
+            if not force:
+                raise _other_plan(folder, known["made_from"], made_from)
+            for file in [*known["parts"], PLAN]:  # the plan last
+                (folder / file).unlink(missing_ok=True)
+        if known != plan:
+            write_record(path, plan)
+        try:
+            yield _missing(folder, parts)
+        except KeyboardInterrupt as stop:
+            there = len(parts) - len(_missing(folder, parts))
+            raise type(stop)(
+                f"{there} of {len(parts)} files are in '{folder}'; the same command makes the rest"
+            ) from None
 
 
-@dataclass(frozen=True)
-class ResumableFolder:
-    """A folder of partitions that can resume after an interruption."""
-
-    folder: Path  # created if missing
-    made_from: dict[str, str]  # name -> text that identifies an input of the partitions
-    parts: dict[str, int]  # file -> number of rows, in order
-
-    @contextmanager
-    def writing(self, *, force: bool = False) -> Iterator[list[str]]:
-        """Lock the folder, write or check the plan, and yield the missing files."""
-        if not (self.folder / PLAN).is_file():
-            reject_other_files(self.folder, "one that this command began")
-        make_folder(self.folder)
-        with only_writer(self.folder):
-            remove_leftovers(self.folder)
-            remedy = "it is damaged; choose another folder"
-            known = read_record(self.folder / PLAN, _is_plan, remedy)
-            plan = {"format": FORMAT, "made_from": self.made_from, "parts": self.parts}
-            if known != plan:
-                if known is not None:
-                    self._remove_other(known, force=force)
-                write_record(self.folder / PLAN, plan)
-            try:
-                yield self._missing()
-            except KeyboardInterrupt as stop:
-                there = len(self.parts) - len(self._missing())
-                raise type(stop)(
-                    f"{there} of {len(self.parts)} files are in '{self.folder}'; the same command "
-                    "makes the rest"
-                ) from None
-
-    def _missing(self) -> list[str]:
-        return [file for file in self.parts if not (self.folder / file).is_file()]
-
-    def _remove_other(self, known: Record, *, force: bool) -> None:
-        """Reject another plan, or remove its files, the plan last."""
-        differ = [
-            name for name, text in self.made_from.items() if known["made_from"].get(name) != text
-        ]
-        if not force:
-            raise InputError(
-                f"'{self.folder}' has files of another run with another "
-                f"{' and another '.join(differ) or 'partition'}; choose another folder, or "
-                "overwrite it with force=True (--force)."
-            )
-        for file in [*known["parts"], PLAN]:
-            (self.folder / file).unlink(missing_ok=True)
+def _missing(folder: Path, parts: Iterable[str]) -> list[str]:
+    return [file for file in parts if not (folder / file).is_file()]
 
 
-def _is_plan(content: Record) -> bool:
+def _is_plan(content: dict[str, Any]) -> bool:
     """Return whether file names have no path: nothing outside the folder may be removed."""
     are_known = isinstance(content["made_from"], dict) and isinstance(content["parts"], dict)
     return are_known and all(
@@ -96,15 +79,22 @@ def _is_plan(content: Record) -> bool:
     )
 
 
-def reject_other_files(folder: Path, welcome: str) -> None:
-    """Raise InputError for a file at the folder's path, or a folder with other files.
+def _other_plan(folder: Path, known: Mapping[str, str], made_from: Mapping[str, str]) -> InputError:
+    differ = [name for name, text in made_from.items() if known.get(name) != text]
+    return InputError(
+        f"'{folder}' has files of another run with another "
+        f"{' and another '.join(differ) or 'partition'}; choose another folder, or overwrite it "
+        "with force=True (--force)."
+    )
 
-    `welcome` describes, in the message, the folder that would be accepted.
-    """
+
+def _reject_other_files(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"Cannot write '{folder}': it is a file, not a folder.")
     if folder.is_dir() and not all(is_trace(path.name) for path in folder.iterdir()):
-        raise InputError(f"'{folder}' must be a new or empty folder, or {welcome}.")
+        raise InputError(
+            f"'{folder}' must be a new or empty folder, or one that this command began."
+        )
 
 
 def make_folder(folder: Path, *, parents: bool = False) -> None:
@@ -172,40 +162,37 @@ def predict_to_folder(
         "input": input_digest(source),
         "way of listing classes": str(listing),
     }
-    files = [f"part-{number:05d}.parquet" for number in range(len(partitions))]
-    n_rows = [partition.n_rows or 0 for partition in partitions]
-    plan = ResumableFolder(folder, made_from, dict(zip(files, n_rows, strict=True)))
-    file_of = {part.offset: folder / file for part, file in zip(partitions, files, strict=True)}
+    path_of = {
+        partition.offset: folder / f"part-{number:05d}.parquet"
+        for number, partition in enumerate(partitions)
+    }
+    parts = {path_of[part.offset].name: part.n_rows or 0 for part in partitions}
     list_block = partial(listing.list_block, predictor.rule(logits=source.logits))
-    write = PartitionWriter(file_of, list_block, source.class_names)
-    with plan.writing(force=force) as missing:
-        todo = [part for part, file in zip(partitions, files, strict=True) if file in missing]
+    write = partial(_write_partition, path_of, list_block, source.class_names)
+    with resumable_folder(folder, made_from, parts, force=force) as missing:
+        todo = [part for part in partitions if path_of[part.offset].name in missing]
         if executor is not None and todo:
-            sum(results_in_order(as_workers(executor), write.alone, todo))
+            sum(results_in_order(as_workers(executor), partial(_on_one_thread, write), todo))
         else:  # one file after the other, each on all threads
             for partition in todo:
                 write(partition)
-    return FolderOfSets(sum(n_rows), len(partitions), len(partitions) - len(todo))
+    return FolderOfSets(sum(parts.values()), len(parts), len(parts) - len(todo))
 
 
-@dataclass(frozen=True)
-class PartitionWriter:
+def _write_partition(
+    path_of: Mapping[int, Path],
+    list_block: Callable[[Block], ListedSets],
+    class_names: Sequence[str] | None,
+    partition: Source,
+) -> int:
     """Write the sets of one partition; equal bytes on every worker, so it can be repeated."""
+    blocks = map_on_threads(list_block, partition.blocks())
+    return write_sets(path_of[partition.offset], blocks, class_names, ids=partition.ids)
 
-    files: Mapping[int, Path]  #: by the index of the partition's first row
-    list_block: Callable[[Block], ListedSets]
-    class_names: Sequence[str] | None
 
-    def __call__(self, partition: Source) -> int:
-        """Write the partition's file; return the number of rows."""
-        blocks = map_on_threads(self.list_block, partition.blocks())
-        path = self.files[partition.offset]
-        return write_sets(path, blocks, self.class_names, ids=partition.ids)
-
-    def alone(self, partition: Source) -> int:
-        """Write the partition on one thread."""
-        with single_threaded():
-            return self(partition)
+def _on_one_thread(write: Callable[[Source], int], partition: Source) -> int:
+    with single_threaded():
+        return write(partition)
 
 
 def input_digest(source: Source) -> str:
