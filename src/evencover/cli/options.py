@@ -319,8 +319,8 @@ def _with_choices(help_text: str) -> str:
 
     method_names(), score_names()  # also those of installed packages
     choices = {
-        "methods": _listed("Methods", PREDICTORS),
-        "scores": _listed("Scores", SCORES),
+        "methods": _summaries("Methods", PREDICTORS),
+        "scores": _summaries("Scores", SCORES),
         "default_method": DEFAULT_METHOD,
         "default_methods": ", ".join(DEFAULT_METHODS),
         "default_scores": ", ".join(DEFAULT_SCORES),
@@ -340,7 +340,7 @@ def _unfolded(help_text: str) -> str:
     return before + heading + after
 
 
-def _listed(title: str, choices: Mapping[str, Any]) -> str:
+def _summaries(title: str, choices: Mapping[str, Any]) -> str:
     """List names and summaries one per line, indented: a block of code in Markdown."""
     lines = [f"    {name:<14}{choice.summary}".rstrip() for name, choice in choices.items()]
     return "\n".join([f"{title}:\n", *lines])

@@ -20,7 +20,7 @@ from evencover.data.location import reading
 from evencover.data.records import flat_records, json_lines
 from evencover.errors import InputError, import_extra, listed, one_line
 
-Kind = Literal["images", "texts"]
+Modality = Literal["images", "texts"]
 IMAGES = (".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 # Usual columns of inputs, most likely first.
 PATH_KEYS = ("image", "img", "image_path", "path", "file", "filename", "file_name", "file_path")
@@ -50,7 +50,7 @@ class Inputs(NamedTuple):
     """Inputs in a fixed order, read on demand."""
 
     name: str  # in messages
-    kind: Kind
+    kind: Modality
     examples: Callable[[], Iterator[Example]]
     n_inputs: int
     labels: set[str]  # all that occur; empty without labels
@@ -59,7 +59,7 @@ class Inputs(NamedTuple):
 
     @classmethod
     def survey(
-        cls, path: Path, kind: Kind, examples: Callable[[], Iterator[Example]], settings: object
+        cls, path: Path, kind: Modality, examples: Callable[[], Iterator[Example]], settings: object
     ) -> Inputs:
         """Read all examples once, without the content of their files."""
         n_inputs, labels, ids_are_text = 0, set(), False
@@ -78,7 +78,7 @@ class Inputs(NamedTuple):
 
 def open_inputs(
     path: str | os.PathLike[str],
-    kind: Kind | None = None,
+    kind: Modality | None = None,
     *,
     input_key: str | None = None,
     labels_key: str | None = None,
@@ -92,11 +92,11 @@ def open_inputs(
         subfolders = [entry.name for entry in os.scandir(path) if entry.is_dir()]
         classes = sorted(name for name in subfolders if not name.startswith((".", "_")))
         return Inputs.survey(path, "images", partial(_images, path, classes), classes)
-    if path.is_dir() or path.suffix.lower() not in TABLES:
+    if path.is_dir() or path.suffix.lower() not in READERS:
         folder = "" if kind == "texts" else "a folder or "
-        raise InputError(f"'{path}' must be {folder}a table ({', '.join(TABLES)}).")
+        raise InputError(f"'{path}' must be {folder}a table ({', '.join(READERS)}).")
     with reading(path):
-        table = TABLES[path.suffix.lower()](path)
+        table = READERS[path.suffix.lower()](path)
     usual = {"images": PATH_KEYS, "texts": TEXT_KEYS}.get(kind or "", (*PATH_KEYS, *TEXT_KEYS))
     inputs = found_key(table.columns, input_key, usual, f"'{path}'", "input_key")
     labels = found_key(table.columns, labels_key, LABEL_KEYS, f"'{path}'", "labels_key")
@@ -146,7 +146,7 @@ def _images(folder: Path, classes: list[str]) -> Iterator[Example]:
 Cells = Iterator[Sequence[Any]]
 
 
-class Table(NamedTuple):
+class InputTable(NamedTuple):
     """A table that is read row by row."""
 
     columns: list[str]
@@ -154,7 +154,7 @@ class Table(NamedTuple):
     class_names: Mapping[str, Sequence[str]] = {}  # by column of labels, if the file has them
 
 
-def _open_csv(path: Path) -> Table:
+def _open_csv(path: Path) -> InputTable:
     columns, _ = csv_header(path, None)
 
     def cells(wanted: Sequence[str]) -> Cells:
@@ -162,20 +162,20 @@ def _open_csv(path: Path) -> Table:
         for batch in csv_batches(path, columns, True, include=positions):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
-    return Table(columns, cells)
+    return InputTable(columns, cells)
 
 
-def _open_jsonl(path: Path) -> Table:
+def _open_jsonl(path: Path) -> InputTable:
     def records() -> Iterator[dict[str, Any]]:
         return flat_records(json_lines(path), f"'{path}'")
 
     def cells(wanted: Sequence[str]) -> Cells:
         return ([record.get(name) for name in wanted] for record in records())
 
-    return Table(list(next(records(), {})), cells)
+    return InputTable(list(next(records(), {})), cells)
 
 
-def _open_parquet(path: Path) -> Table:
+def _open_parquet(path: Path) -> InputTable:
     """Open a Parquet file; Hugging Face's metadata may name the classes."""
     import_pyarrow()
     import pyarrow.parquet as pq
@@ -191,14 +191,14 @@ def _open_parquet(path: Path) -> Table:
             for batch in file.iter_batches(256, columns=list(wanted)):  # of whole images
                 yield from zip(*(batch.column(name).to_pylist() for name in wanted), strict=True)
 
-    return Table(schema.names, cells, names)
+    return InputTable(schema.names, cells, names)
 
 
-TABLES = {".csv": _open_csv, ".tsv": _open_csv, ".jsonl": _open_jsonl, ".parquet": _open_parquet}
+READERS = {".csv": _open_csv, ".tsv": _open_csv, ".jsonl": _open_jsonl, ".parquet": _open_parquet}
 
 
 def _rows(
-    table: Table, path: Path, kind: Kind, inputs: str, labels: str | None, ids: str | None
+    table: InputTable, path: Path, kind: Modality, inputs: str, labels: str | None, ids: str | None
 ) -> Iterator[Example]:
     """Yield the rows of a table; the default id of an image is its path."""
     names = table.class_names.get(labels or "", ())
@@ -224,7 +224,7 @@ def _rows(
 # Values -------------------------------------------------------------------------------------------
 
 
-def read_value(kind: Kind, example: Example) -> Any:
+def read_value(kind: Modality, example: Example) -> Any:
     """Read an image as RGB, or a text; return Unreadable for any failure."""
     value = example.value
     try:

@@ -27,7 +27,7 @@ from evencover.errors import InputError, import_extra, listed, one_line
 from evencover.inference.inputs import (
     Example,
     Inputs,
-    Kind,
+    Modality,
     Unreadable,
     open_inputs,
     read_value,
@@ -310,7 +310,7 @@ class Model(NamedTuple):
     identity: str  # changes with the model
     outputs: Callable[[list[Any]], Any]  # (n, K) numbers of n prepared inputs
     prepare: Callable[[Any], Any] | None = None  # of one image or text, on several threads
-    kind: Kind | None = None  # None if it takes both
+    kind: Modality | None = None  # None if it takes both
     class_names: Sequence[str] | None = None
     returns_logits: bool = False  # for certain; if not, its first outputs decide
 
@@ -390,7 +390,7 @@ def _hugging_face_model(name: str) -> Model:
     try:
         config = load("AutoConfig")
         architecture = (config.architectures or ["no architecture"])[0]
-        kind: Kind = "images" if architecture.endswith("ForImageClassification") else "texts"
+        kind: Modality = "images" if architecture.endswith("ForImageClassification") else "texts"
         if kind == "texts" and not architecture.endswith("ForSequenceClassification"):
             raise ValueError(f"it must classify images or texts. Got {architecture}")
         task = "ImageClassification" if kind == "images" else "SequenceClassification"

@@ -23,7 +23,7 @@ except ImportError:  # Windows cannot remove or rename an open file
 
 HAS_LOCKS = fcntl is not None
 LOCK = ".lock"
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+_SIGNED_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part")
 
 
@@ -222,7 +222,7 @@ def safe_cell(value: Any) -> Any:
     """
     if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
         return value
-    return value if _NUMBER.fullmatch(value) else f"'{value}"
+    return value if _SIGNED_NUMBER.fullmatch(value) else f"'{value}"
 
 
 def read_record(
