@@ -1,8 +1,13 @@
-"""Tables as aligned text."""
+"""Text for terminals: aligned tables and folded lines."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Collection, Sequence
+
+WIDTH = 80  # of text that is not printed on a terminal
+NO_BREAK = "\N{NO-BREAK SPACE}"  # keeps words on one line; shown as a space
 
 
 def aligned(
@@ -31,3 +36,18 @@ def aligned(
         for row in rows
     )
     return "\n".join(lines)
+
+
+def folded(line: str, width: int = WIDTH) -> str:
+    """Fold a line; continuation lines are indented to the last of its columns.
+
+    >>> print(folded("alpha   0.1   the share that may be missed", 32))
+    alpha   0.1   the share that may
+                  be missed
+    """
+    gaps = [gap.end() for gap in re.finditer(" {2,}", line[: width // 2])]
+    indent = " " * (gaps[-1] if gaps else 0)
+    lines = textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(lines).replace(NO_BREAK, " ")

@@ -75,9 +75,6 @@ def test_compare_counts_unknown_labels_as_misses(data):
             assert 15 < report.n_unknown < 45
             assert report.n_rows == found.n_test
             assert report.size_counts.sum() == report.n_rows
-    with pytest.warns(EvencoverWarning):
-        few = compare(p, with_unknown(names), calibration_sizes=[np.full(3, 20)], n_splits=2)
-    assert few.n_calibration == 60
 
 
 def test_only_names_can_be_unknown(data):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
@@ -14,9 +12,9 @@ from typing import TypeVar
 from evencover.data.readers import RawBlock
 from evencover.data.source import Source
 from evencover.errors import printable
+from evencover.text_tables import WIDTH, folded
 
 Item = TypeVar("Item")
-WIDTH = 80  # of text in a pipe
 
 
 def note(text: str) -> None:
@@ -64,24 +62,6 @@ def print_text(text: str) -> None:
     width = _width() if sys.stdout.isatty() else WIDTH
     for line in printable(text).split("\n"):
         print(folded(line, width))
-
-
-def folded(line: str, width: int) -> str:
-    """Fold a line; continuation lines are indented to the last of its columns.
-
-    >>> print(folded("alpha   0.1   the share that may be missed", 32))
-    alpha   0.1   the share that may
-                  be missed
-    """
-    gaps = [gap.end() for gap in re.finditer(" {2,}", line[: width // 2])]
-    pieces = textwrap.wrap(
-        line,
-        width,
-        subsequent_indent=" " * (gaps[-1] if gaps else 0),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return "\n".join(pieces)
 
 
 def _width() -> int:

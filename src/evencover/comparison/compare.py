@@ -11,22 +11,23 @@ from typing import Any
 import numpy as np
 
 from evencover.arrays import IntArray
-from evencover.comparison.result import Candidate, Comparison, folded
+from evencover.comparison.result import Candidate, Comparison
 from evencover.comparison.splits import CalibrationSize, Split, calibration_split, draw_splits
 from evencover.comparison.trials import ScoredRows, try_all
 from evencover.data.open import as_source
+from evencover.data.source import Source
 from evencover.errors import InputError, warn_caller
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
 from evencover.predictors.shift_checks import note_repeated_rows
 from evencover.quantiles import Alpha, ClassAlpha, is_per_class
 from evencover.randomness import check_random_state
 from evencover.scores import Score, Softmax, make_score, score_names
+from evencover.text_tables import folded
 from evencover.validation import whole_number
 
 DEFAULT_METHODS = ("standard", "classwise", "clustered", "pooled")
 DEFAULT_SCORES = ("softmax", "aps", "raps")
 PLENTY = 100  # examples of each class for CLASSWISE at alpha = 0.1, as the paper advises
-LEAST_ROWS = 4  # to calibrate on one half and test on the other
 
 
 def compare(
@@ -76,44 +77,53 @@ def compare(
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
     predictors = make_methods(methods, alpha)
-    rows = ScoredRows(
-        as_source(probabilities, labels, labels_are=labels_are, allow_unknown=True),
-        _distinct([make_score(score) for score in _listed(scores, score_names)], "score"),
-        from_logits=from_logits,
-        random_state=seed,
-        with_ranks=any("ranks" in predictor.needs for predictor in predictors),
-    )
-    class_alpha = ClassAlpha.of(alpha, rows.source.class_names, rows.n_classes, "compare")
+    with_scores = _make_all(scores, score_names, make_score, "score")
+    source = as_source(probabilities, labels, labels_are=labels_are, allow_unknown=True)
+    rows = _score_rows(source, predictors, with_scores, from_logits, seed)
+    class_alpha = ClassAlpha.of(alpha, source.class_names, rows.n_classes, "compare")
     splits = draw_splits(rows.labels, rows.n_classes, calibration_sizes, n_splits, seed)
+    return compare_on(rows, predictors, splits, seed, alpha=class_alpha, floor=floor)
+
+
+def _score_rows(
+    source: Source,
+    predictors: Sequence[BasePredictor],
+    scores: Sequence[Score],
+    from_logits: bool,
+    seed: int,
+) -> ScoredRows:
+    """Score the true labels; warn about unknown labels and duplicate rows."""
+    with_ranks = any("ranks" in predictor.needs for predictor in predictors)
+    rows = ScoredRows(
+        source, scores, from_logits=from_logits, random_state=seed, with_ranks=with_ranks
+    )
     if not rows.is_known.all():
         warn_caller(
             f"{int((~rows.is_known).sum())} of {len(rows.labels)} labels are not among the "
             "classes; they count as misses."
         )
     note_repeated_rows(rows.fingerprint)
-    return compare_on(rows, predictors, splits, seed, alpha=class_alpha, floor=floor)
+    return rows
 
 
 def make_methods(methods: Sequence[str | BasePredictor] | str, alpha: Any) -> list[BasePredictor]:
     """Make the predictors to compare: of "all", those that take this alpha."""
-    predictors = [make_predictor(method) for method in _listed(methods, methods_for_all)]
+    predictors = _make_all(methods, methods_for_all, make_predictor, "method")
     if isinstance(methods, str) and methods == "all" and is_per_class(alpha):
         predictors = [predictor for predictor in predictors if predictor._supports_class_alpha]
-    return _distinct(predictors, "method")
+    return predictors
 
 
-def _listed(wanted: Sequence[Any] | str, names: Callable[[], list[str]]) -> Sequence[Any]:
-    """List all names for "all", and a single name as one."""
+def _make_all(
+    wanted: Any, names: Callable[[], list[str]], make: Callable[[Any], Any], kind: str
+) -> list[Any]:
+    """Make a predictor or score of each name, each once; "all" stands for all names."""
     if isinstance(wanted, str):
-        return names() if wanted == "all" else [wanted]
-    return wanted
-
-
-def _distinct(items: Sequence[Any], kind: str) -> list[Any]:
-    """Return the items, each once; there must be one."""
+        wanted = names() if wanted == "all" else [wanted]
+    items = {repr(item): item for item in map(make, wanted)}
     if not items:
         raise InputError(f"There must be at least one {kind} to compare. Got none.")
-    return list({repr(item): item for item in items}.values())
+    return list(items.values())
 
 
 def compare_on(
@@ -200,17 +210,17 @@ def recommend(
     >>> recommend(data.probabilities, data.labels).method
     'pooled'
     """
+    predictors = make_methods(DEFAULT_METHODS, alpha)
     source = as_source(probabilities, labels, labels_are=labels_are, allow_unknown=True)
-    rows = ScoredRows(source, [Softmax()], from_logits=from_logits, random_state=0)
+    rows = _score_rows(source, predictors, [Softmax()], from_logits, 0)
     n_rows, n_classes = len(rows.labels), rows.n_classes
-    if n_rows < LEAST_ROWS:
-        raise InputError(f"There must be at least {LEAST_ROWS} rows to compare on. Got {n_rows}.")
+    if n_rows < 4:
+        raise InputError(f"There must be at least 4 rows to compare on. Got {n_rows}.")
     class_alpha = ClassAlpha.of(alpha, source.class_names, n_classes, "recommend")
+    halves = Split.of(0.5, 0, calibration_split(rows.labels, 0), n_rows)
     # Set sizes depend on the number of calibration examples, and counting them takes no test
     # labels: so thresholds of all rows give the sizes to expect.
-    halves = Split.of(0.5, 0, calibration_split(rows.labels, 0), n_rows)
     everything = Split(1.0, 0, np.arange(n_rows), np.ones(n_rows, dtype=bool))
-    predictors = make_methods(DEFAULT_METHODS, class_alpha)
     full = compare_on(rows, predictors, [halves, everything], 0, alpha=class_alpha, floor=floor)
     return Recommendation(
         full.smaller[0],

@@ -117,7 +117,8 @@ class SetShares:
             wanted = np.where(is_kept, 0.0, wanted)
         labels = self.labels[is_test]
         lacking = np.maximum(wanted[is_test] - included[labels], 0.0)
-        counts, sums = (np.bincount(labels, each, len(included)) for each in (None, lacking))
+        counts = np.bincount(labels, minlength=len(included))
+        sums = np.bincount(labels, lacking, minlength=len(included))
         tested = counts > 0
         return float((sums[tested] / counts[tested] / alphas[tested]).sum())
 

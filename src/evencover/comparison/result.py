@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,11 +15,10 @@ from evencover.comparison.trials import Outcome
 from evencover.evaluation.metrics import shown_in
 from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import root_and_error, squared_gaps, squared_shortfalls
-from evencover.text_tables import aligned
+from evencover.text_tables import NO_BREAK, aligned, folded
 
-WIDTH, NO_BREAK = 80, "\N{NO-BREAK SPACE}"  # of the text; a class and its numbers share a line
 MOST_NAMES = 6  # of candidates that a line lists
-MOST_SHOWN = 4  # candidates in the short table
+MOST_SELECTED = 4  # candidates in the short table
 MOST_COST = 2  # times the lowest cost; candidates beyond are no alternative
 MOST_CLASSES = 3  # that the recommendation names
 MOST_NOISE = 0.05  # standard error of a named class's coverage, if two are that precise
@@ -77,30 +75,27 @@ class Candidate:
 
     def mean(self, metric: str) -> float:
         """Compute a metric's mean over the splits; that of `SQUARES` before their root."""
-        return self._root(metric)[0] if metric in SQUARES else float(self.values(metric).mean())
+        return self._mean_and_error(metric)[0]
 
     def standard_error(self, metric: str) -> float:
         """Compute the standard error of the mean over the splits, as in the paper (ddof = 1)."""
+        return self._mean_and_error(metric)[1]
+
+    def _mean_and_error(self, metric: str) -> tuple[float, float]:
         if metric in SQUARES:
-            return self._root(metric)[1]
-        return _standard_error(self.values(metric))
-
-    def _root(self, metric: str) -> tuple[float, float]:
-        by_split = [
-            SQUARES[metric](report.class_covered, report.class_counts, report.alphas)
-            for report in self.reports
-        ]
-        known = [squares[~np.isnan(squares)] for squares in by_split]
-        means = np.array([squares.mean() for squares in known if len(squares)])
-        if not len(means):  # no class has enough test rows
-            return float("nan"), float("nan")
-        return root_and_error(float(means.mean()), _standard_error(means))
-
-
-def _standard_error(values: FloatArray) -> float:
-    if len(values) < 2:
-        return float("nan")
-    return float(values.std(ddof=1) / np.sqrt(len(values)))
+            by_split = [
+                SQUARES[metric](report.class_covered, report.class_counts, report.alphas)
+                for report in self.reports
+            ]
+            measured = [squares[~np.isnan(squares)] for squares in by_split]
+            values = np.array([squares.mean() for squares in measured if len(squares)])
+        else:
+            values = self.values(metric)
+        if not len(values):  # no class has enough test rows
+            return np.nan, np.nan
+        mean, n = float(values.mean()), len(values)
+        error = float(values.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
+        return root_and_error(mean, error) if metric in SQUARES else (mean, error)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -204,8 +199,8 @@ class Comparison:
     @property
     def most_even(self) -> Candidate | None:
         """The lowest shortfall among those allowed, unless twice as costly; None if unknown."""
-        known = [c for c in self._offered if not np.isnan(c.mean("shortfall"))]
-        return min(known, key=lambda c: (c.mean("shortfall"), c.mean("avg_size")), default=None)
+        measured = [c for c in self._offered if not np.isnan(c.mean("shortfall"))]
+        return min(measured, key=lambda c: (c.mean("shortfall"), c.mean("avg_size")), default=None)
 
     @property
     def baseline(self) -> Candidate | None:
@@ -225,7 +220,7 @@ class Comparison:
         """The few candidates to choose from: `best`, and those that others may prefer."""
         points = (self.best, self.most_even, self.baseline, self.smallest, self.runner_up)
         chosen: dict[int, Candidate] = {id(point): point for point in points if point is not None}
-        return list(chosen.values())[:MOST_SHOWN]
+        return list(chosen.values())[:MOST_SELECTED]
 
     @property
     def _offered(self) -> list[Candidate]:
@@ -486,9 +481,3 @@ class Comparison:
         return self.summary()
 
     __repr__ = __str__
-
-
-def folded(line: str) -> str:
-    """Fold a line at `WIDTH`."""
-    text = textwrap.fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
-    return text.replace(NO_BREAK, " ")

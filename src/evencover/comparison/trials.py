@@ -7,10 +7,11 @@ scores them. Set sizes and costs need the rows again, and a second pass counts t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
+from operator import iadd
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ from evencover.topk import concatenate_rows
 
 ROWS_AT_ONCE = at_once(2048, 3)  # whose set sizes one task counts
 # Costs are estimated on at most this many rows, and this many numbers are held at once.
-MOST_ROWS, MOST_NUMBERS = sampled(4096), sampled(1 << 22, 600)
+MOST_COST_ROWS, MOST_COST_NUMBERS = sampled(4096), sampled(1 << 22, 600)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +124,7 @@ class ScoredRows:
         logits = from_logits if source.logits is None else source.logits
         input_options = (logits, random_state, source.logits is None)
         self.scorings = {score.base: BoundScore(score.base, *input_options) for score in scores}
-        read = partial(score_true_labels, list(self.scorings.values()), with_ranks)
+        read = partial(score_block, list(self.scorings.values()), with_ranks)
         sampler = Sampler(source.n_rows, source.offset)
         self.labels, self.true_ranks, self.rank_draws, self.is_top, *label_scores = joined(
             map_source(source, read, joined, executor, sampler=sampler)
@@ -153,31 +154,28 @@ class ScoredRows:
 
     def measure(self, trials: Sequence[Trial]) -> list[Outcome]:
         """Count coverage and set sizes of every trial on its test rows, and compute its cost."""
-        numbers: dict[Score, list[int]] = {}
+        by_base: dict[Score, list[int]] = {}
         for number, trial in enumerate(trials):
-            numbers.setdefault(trial.score.base, []).append(number)
-        by_base = {base: [trials[n] for n in of_base] for base, of_base in numbers.items()}
-        counters = [SizeCounter.of(self.scorings[base], tried) for base, tried in by_base.items()]
-        reading = self._read(Counting(counters, self._sampled()))
+            by_base.setdefault(trial.score.base, []).append(number)
+        grouped = {base: [trials[n] for n in numbers] for base, numbers in by_base.items()}
+        counters = [SizeCounter.of(self.scorings[base], tried) for base, tried in grouped.items()]
+        reading = self._read(partial(read_block, counters, self._sampled()))
+        covered = self._count_covered(trials)
         outcomes: dict[int, Outcome] = {}
-        for (base, tried), counter, counts in zip(
-            by_base.items(), counters, reading.counts, strict=True
-        ):
+        for (base, tried), counts in zip(grouped.items(), reading.counts, strict=True):
             shares = SetShares(
-                counter.scoring, reading.sample, reading.keys, self.known_labels,
+                self.scorings[base], reading.sample, reading.keys, self.known_labels,
                 self.test_scores[tried[0].score], self.true_ranks,
             )  # fmt: skip
-            covered = self._count_covered(tried)
             penalties = shares.penalties(
                 [(trial.thresholds, trial.predictor.alpha_) for trial in tried],
                 [trial.is_test & self.is_known for trial in tried],
                 [self.is_top if trial.predictor.fit_.keep_top else None for trial in tried],
             )
-            for number, trial, pair, sizes, penalty in zip(
-                numbers[base], tried, covered, counts, penalties, strict=True
-            ):
+            for number, sizes, penalty in zip(by_base[base], counts, penalties, strict=True):
+                trial = trials[number]
                 n_unknown = int((~self.is_known & trial.is_test).sum())
-                tally = Tally(pair[0], pair[1], sizes, n_unknown=n_unknown)
+                tally = Tally(*covered[number], sizes, n_unknown=n_unknown)
                 avg_size = float(sizes @ np.arange(len(sizes)) / max(1, sizes.sum()))
                 outcomes[number] = Outcome(trial.predictor, tally, avg_size + penalty)
         return [outcomes[number] for number in range(len(trials))]
@@ -186,7 +184,7 @@ class ScoredRows:
         """Choose the rows (N,) on which costs are estimated."""
         n_rows = len(self.labels)
         ids = places(0, n_rows) + np.uint64(1 << 56)  # a range of its own: no repetition has it
-        n_sampled = min(n_rows, MOST_ROWS, max(64, MOST_NUMBERS // self.n_classes))
+        n_sampled = min(n_rows, MOST_COST_ROWS, max(64, MOST_COST_NUMBERS // self.n_classes))
         return ~other_rows(random_rows(0, ids, n_sampled), n_rows)
 
     def _count_covered(self, trials: Sequence[Trial]) -> list[tuple[IntArray, IntArray]]:
@@ -211,21 +209,19 @@ class ScoredRows:
 
         return list(map_on_threads(count, trials))
 
-    def _read(self, counting: Counting) -> Reading:
+    def _read(self, read: Callable[[Block], Reading]) -> Reading:
         """Read all rows once; on threads in pieces, because there are few blocks."""
         if self.executor is not None:
-            return Reading.total(map_source(self.source, counting, Reading.total, self.executor))
+            return Reading.total(map_source(self.source, read, Reading.total, self.executor))
         pieces = (
             block.take(slice(first, first + ROWS_AT_ONCE))
             for block in self.source.blocks()
             for first in range(0, len(block.rows), ROWS_AT_ONCE)
         )
-        return Reading.total(map_on_threads(counting, pieces))
+        return Reading.total(map_on_threads(read, pieces))
 
 
-def score_true_labels(
-    scorings: list[BoundScore], with_ranks: bool, block: Block
-) -> tuple[Array, ...]:
+def score_block(scorings: list[BoundScore], with_ranks: bool, block: Block) -> tuple[Array, ...]:
     """Of a block: labels, ranks (empty unless required), rank draws, tops, and the labels' scores.
 
     These come in pairs, one for calibration and one for tests.
@@ -259,27 +255,16 @@ class Reading(NamedTuple):
         for part in parts:
             samples.append(part.sample)
             keys.append(part.keys)
-            if not counts:
-                counts = part.counts
-                continue
-            for total, more in zip(counts, part.counts, strict=True):
-                total += more
+            counts = list(map(iadd, counts, part.counts)) if counts else part.counts
         return cls(counts, concatenate_rows(samples), np.concatenate(keys))
 
 
-@dataclass(frozen=True, eq=False)
-class Counting:
-    """The work of one pass: count set sizes, and take the rows to estimate costs on."""
-
-    counters: list[SizeCounter]
-    is_sampled: Array
-
-    def __call__(self, block: Block) -> Reading:
-        """Apply it to a block."""
-        chosen = self.is_sampled[block.start : block.start + len(block.rows)]
-        keys = _kernels.row_keys(block.rows, Draws(ids=block.ids, first=block.start))
-        counts = [counter.count(block) for counter in self.counters]
-        return Reading(counts, block.rows[chosen], keys[chosen])
+def read_block(counters: Sequence[SizeCounter], is_sampled: Array, block: Block) -> Reading:
+    """Count the set sizes of a block, and take the rows to estimate costs on."""
+    chosen = is_sampled[block.start : block.start + len(block.rows)]
+    keys = _kernels.row_keys(block.rows, Draws(ids=block.ids, first=block.start))
+    counts = [counter.count(block) for counter in counters]
+    return Reading(counts, block.rows[chosen], keys[chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,7 +285,7 @@ class SizeCounter:
             scoring,
             [trial.is_test for trial in trials],
             ThresholdTable(thresholds),
-            any(each.lower is not None for each in thresholds),
+            any(fitted.lower is not None for fitted in thresholds),
             [n for n, trial in enumerate(trials) if trial.predictor.fit_.keep_top],
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
 
-LEAST_ROWS = 50
+LEAST_TESTED = 50
 # Labels fit if random ones would fit as well with probability 1e-6; see `label_fit`.
 SURELY_FIT = 4.75
 LEAST_EXPECTED, LEAST_SHARE = 16.0, 1 / 8
@@ -81,14 +81,14 @@ def label_fit(
     Return None for fewer than 50 rows, or one label only: a constant cannot be tested.
     """
     present, label_index, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    if len(labels) < LEAST_ROWS or len(present) < 2:
+    if len(labels) < LEAST_TESTED or len(present) < 2:
         return None
     top = rows.argmax(axis=1) if top is None else top
     hits, of_labels = float((top == labels).mean()), counts / len(labels)
     of_top = np.bincount(top, minlength=int(present[-1]) + 1)[present] / len(labels)
     recoded = None if hits > 0.5 else _recoded_accuracy(top, labels)
     accuracy = (hits, float(of_labels @ of_top))
-    for n_rows in (LEAST_ROWS, 8 * LEAST_ROWS):  # that suffice for most models
+    for n_rows in (LEAST_TESTED, 8 * LEAST_TESTED):  # that suffice for most models
         excess = _least_excess(rows[:n_rows], labels[:n_rows] // stride)
         if excess > SURELY_FIT:
             return LabelFit(*accuracy, excess, excess, recoded, recoded is not None)
