@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from math import ceil, floor
+from math import floor
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,9 +20,8 @@ from evencover.sizes import at_once
 from evencover.validation import OPEN_SHARE, Check, real_number, unless
 
 # Classes whose weights are held at once, and bins that locate a quantile before it is counted.
-CLASSES_AT_ONCE, N_BINS = at_once(256, 2), 256
-# Chebyshev nodes per interval, and the distance in standard deviations where a weight is 1e-30.
-N_NODES, REACH = 24, 11.76
+CLASSES_AT_ONCE, N_BINS = at_once(256, 2), 64
+REACH = 11.76  # the distance in standard deviations where a weight is 1e-30
 
 
 class FuzzyState(NamedTuple):
@@ -132,9 +129,7 @@ def weighted_quantiles(
 ) -> FloatArray:
     """Compute each class's quantile at 1 - alpha of all scores, weighted by the kernel (K,).
 
-    Bins of equal size locate the quantile, and the rows of one bin decide it. Classes of similar
-    frequency have kernels of similar width, so they share a condensed form of all others (see
-    `condense`), and the time is nearly linear in the number of classes.
+    Bins of equal size locate the quantile, and the rows of one bin decide it.
     """
     counts = np.bincount(labels, minlength=n_classes)
     by_count = np.argsort(counts, kind="stable")
@@ -147,62 +142,28 @@ def weighted_quantiles(
     bins = np.repeat(np.arange(n_bins), np.diff(edges))
     binned = np.bincount(ranks * n_bins + bins, minlength=n_classes * n_bins)
     up_to = np.cumsum(binned.reshape(n_classes, n_bins), axis=1).astype(np.float64)
+    positions = np.arange(n_classes) / n_classes
     roots = np.sqrt(counts[by_count] + 1.0)
     level = float(1 - exact_fraction(alpha)) * (1 - 1e-12)  # a sum may be a little short
     result = np.full(n_classes, np.inf)
-    for start, stop in _of_similar_width(roots):
-        nodes, condensed = condense(up_to, roots[stop - 1] / bandwidth)
-        for first in range(start, stop, CLASSES_AT_ONCE):
-            last = min(first + CLASSES_AT_ONCE, stop)
-            positions, scales = np.arange(first, last) / n_classes, roots[first:last] / bandwidth
-            reach = REACH * bandwidth / roots[first]
-            low = np.searchsorted(nodes, positions[0] - reach)
-            near = slice(low, np.searchsorted(nodes, positions[-1] + reach, "right"))
-            mass = _kernel(positions, scales, nodes[near]) @ condensed[near]
-            aims = level * (mass[:, -1] + 1)
-            bin_of_aim = (mass < aims[:, None]).sum(axis=1)
-            for number in np.unique(bin_of_aim[bin_of_aim < n_bins]):
-                rows = slice(edges[number], edges[number + 1])
-                classes = np.flatnonzero(bin_of_aim == number)
-                weights = _kernel(positions[classes], scales[classes], ranks[rows] / n_classes)
-                before = mass[classes, number - 1] if number else np.zeros(len(classes))
-                running = before[:, None] + np.cumsum(weights, axis=1)
-                steps = (running < aims[classes, None]).sum(axis=1)
-                steps = np.minimum(steps, running.shape[1] - 1)
-                result[by_count[first + classes]] = scores[rows][steps]
+    for first in range(0, n_classes, CLASSES_AT_ONCE):
+        some = slice(first, first + CLASSES_AT_ONCE)
+        own, scales = positions[some], roots[some] / bandwidth
+        reach = REACH * bandwidth / roots[first]  # of the first class, whose kernel is the widest
+        low, high = np.searchsorted(positions, (own[0] - reach, own[-1] + reach))
+        mass = _kernel(own, scales, positions[low:high]) @ up_to[low:high]
+        aims = level * (mass[:, -1] + 1)
+        bin_of_aim = (mass < aims[:, None]).sum(axis=1)
+        for number in np.unique(bin_of_aim[bin_of_aim < n_bins]):
+            rows = slice(edges[number], edges[number + 1])
+            classes = np.flatnonzero(bin_of_aim == number)
+            weights = _kernel(own[classes], scales[classes], positions[ranks[rows]])
+            before = mass[classes, number - 1] if number else np.zeros(len(classes))
+            running = before[:, None] + np.cumsum(weights, axis=1)
+            steps = (running < aims[classes, None]).sum(axis=1)
+            steps = np.minimum(steps, running.shape[1] - 1)
+            result[by_count[first + classes]] = scores[rows][steps]
     return result
-
-
-def condense(up_to: FloatArray, scale: float) -> tuple[FloatArray, FloatArray]:
-    """Move the classes' counts (K, bins) to fewer nodes, which have the same sums.
-
-    A kernel that is no narrower than 1 / scale is a polynomial within an interval of twice that
-    width, up to a relative error below 1e-15. So sums over an interval's classes equal sums over
-    its Chebyshev nodes, with counts times Lagrange's basis. Returns the positions of the nodes, and
-    their counts; those of the classes if these are fewer.
-    """
-    n_classes = len(up_to)
-    n_intervals = max(1, ceil(scale / 2))
-    positions = np.arange(n_classes) / n_classes
-    if n_intervals * N_NODES >= n_classes:
-        return positions, up_to
-    angles = np.pi * (np.arange(N_NODES)[::-1] + 0.5) / N_NODES
-    interval = (np.arange(n_classes) * n_intervals) // n_classes
-    inside = 2 * (positions * n_intervals - interval) - 1  # in [-1, 1]
-    degrees = np.arange(N_NODES)
-    terms = np.cos(degrees * np.arccos(inside.clip(-1, 1))[:, None])
-    terms[:, 1:] *= 2
-    basis = terms @ np.cos(degrees[:, None] * angles) / N_NODES
-    nodes = (np.arange(n_intervals)[:, None] + (np.cos(angles) + 1) / 2) / n_intervals
-    starts = np.searchsorted(interval, np.arange(n_intervals + 1))
-    condensed = [basis[i:j].T @ up_to[i:j] for i, j in pairwise(starts.tolist())]
-    return nodes.ravel(), np.concatenate(condensed)
-
-
-def _of_similar_width(roots: FloatArray) -> Iterator[tuple[int, int]]:
-    """Yield ranges of classes whose kernels differ in width by less than a factor of two."""
-    starts = np.flatnonzero(np.diff(np.frexp(roots)[1], prepend=0))
-    return pairwise([*starts.tolist(), len(roots)])
 
 
 def _kernel(positions: FloatArray, scales: FloatArray, others: FloatArray) -> FloatArray:
