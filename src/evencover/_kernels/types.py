@@ -160,34 +160,44 @@ class ThresholdTable:
     def __init__(self, vectors: Sequence[Thresholds]) -> None:
         self.vectors = list(vectors)
         self.plain = [n for n, each in enumerate(vectors) if each.rank_limit is None]
-        chosen = [self.vectors[n] for n in self.plain]
-        if not chosen:
+        if not self.plain:
             return
-        upper = np.stack([each.upper for each in chosen], axis=1)
-        pairs = [(n, each) for n, each in enumerate(chosen) if each.lower is not None]
-        lower, chances = upper.copy(), np.ones(upper.shape)
-        for n, each in pairs:
-            lower[:, n], chances[:, n] = each.lower, each.upper_probability
-        in_upper, in_lower = np.isposinf(upper), np.isposinf(lower)
-        self._n_always = (in_upper & in_lower).sum(axis=0)
-        # Of pairs, the chances of the classes that are in by one of the two thresholds only.
-        self._only_upper = {n: np.sort(chances[(in_upper > in_lower)[:, n], n]) for n, _ in pairs}
-        self._only_lower = {n: np.sort(chances[(in_upper < in_lower)[:, n], n]) for n, _ in pairs}
-        upper[in_upper], lower[in_lower] = -np.inf, -np.inf
+        pairs = [_as_pair(self.vectors[n]) for n in self.plain]
+        self._n_infinite = [_count_infinite(*pair) for pair in pairs]
+        upper, lower, chances = (np.stack(each, axis=1) for each in zip(*pairs, strict=True))
+        upper[np.isposinf(upper)], lower[np.isposinf(lower)] = -np.inf, -np.inf
+        has_pairs = any(self.vectors[n].lower is not None for n in self.plain)
         largest = np.maximum(upper, lower).max(axis=1)
-        self.arrays = (upper, *((lower, chances) if pairs else (None, None)), largest)
+        self.arrays = (upper, *((lower, chances) if has_pairs else (None, None)), largest)
 
     def n_infinite(self, draw: FloatArray) -> IntArray:
         """Count the classes that are in each row's set by a threshold of +inf (n, P)."""
-        counts = np.tile(self._n_always, (len(draw), 1))
-        for n, chances in self._only_upper.items():
-            counts[:, n] += len(chances) - np.searchsorted(chances, draw, side="right")
-        for n, chances in self._only_lower.items():
-            counts[:, n] += np.searchsorted(chances, draw, side="right")
-        return counts
+        steps = self._n_infinite
+        return np.stack([n[np.searchsorted(at, draw, "right")] for at, n in steps], axis=1)
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def __iter__(self) -> Iterator[Thresholds]:
         return iter(self.vectors)
+
+
+def _as_pair(thresholds: Thresholds) -> tuple[FloatArray, FloatArray, FloatArray]:
+    upper, lower, upper_probability, _ = thresholds
+    if lower is None or upper_probability is None:
+        return upper, upper, np.ones(len(upper))
+    return upper, lower, upper_probability
+
+
+def _count_infinite(
+    upper: FloatArray, lower: FloatArray, upper_probability: FloatArray
+) -> tuple[FloatArray, IntArray]:
+    """Count a pair's thresholds of +inf by the draw: where the count changes, and the counts.
+
+    From a draw of ``upper_probability`` on, the class has its lower threshold.
+    """
+    changes = np.isposinf(lower).astype(np.int64) - np.isposinf(upper)
+    classes = np.flatnonzero(changes)
+    classes = classes[np.argsort(upper_probability[classes])]
+    counts = np.cumsum(np.append(np.isposinf(upper).sum(), changes[classes]))
+    return upper_probability[classes], counts

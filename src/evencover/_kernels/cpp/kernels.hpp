@@ -128,7 +128,7 @@ struct Kernels {
                                  double* scores);
     int64_t (*score_matrix)(const Rows&, const Score&, const Draws&, double* scores);
     int64_t (*prediction_sets)(const Rows&, const Score&, const Draws&, const Thresholds&,
-                               bool keep_top, int64_t* sizes, ClassList& members);
+                               bool keep_top, int64_t* ends, ClassList& members);
     int64_t (*set_coverage)(const Rows&, const Score&, const Draws&, const int64_t* labels,
                             const Thresholds&, bool keep_top, const SetCoverage& result);
     int64_t (*set_sizes)(const Rows&, const Score&, const Draws&, const ThresholdTable&,
@@ -140,7 +140,7 @@ struct Kernels {
     int64_t (*listed_scores)(const ListedRows&, const Score&, const Draws&, double* scores,
                              int64_t* ranks);
     int64_t (*listed_sets)(const ListedRows&, const Score&, const Draws&, const Thresholds&,
-                           bool keep_top, int64_t* ends, int32_t* members);
+                           bool keep_top, int64_t* ends, ClassList& members);
     int64_t (*listed_coverage)(const ListedRows&, const Score&, const Draws&, const int64_t* labels,
                                const Thresholds&, bool keep_top, const SetCoverage& result);
 };

@@ -190,9 +190,9 @@ class ListedCheck {
     bool is_good(ListedRow<T>& row) {
         if (row.size < 1 || !(is_surely_within(row) || is_within(row))) return false;
         if (row.size > few) return row.may_have_neighbors = !lists_twice(row);
-        row.may_have_neighbors = has_keys_ && may_have_equals(row.classes, row.size, 1);
+        row.may_have_neighbors = has_keys_ && has_equals(row.classes, row.size, 1);
         if (has_keys_ && !row.may_have_neighbors) return true;
-        return !may_have_equals(row.classes, row.size, 0) || !lists_twice(row);
+        return !has_equals(row.classes, row.size, 0);
     }
 
     // Index of the neighbor of the class at j, 2 i + 1 of 2 i, or -1; right after `is_good`.
@@ -490,18 +490,23 @@ inline int64_t each_listed_set(const ListedRows& rows, const Score& score, const
     });
 }
 
-// Write the members of all sets one after another, and where each set ends; with room for all entries
-// and whole lanes.
+// Write the sets one after another, and where each ends.
 inline int64_t listed_sets(const ListedRows& rows, const Score& score, const Draws& draws,
                            const Thresholds& thresholds, bool keep_top, int64_t* ends,
-                           int32_t* members) {
-    int32_t* next = members;
-    return each_listed_set(
+                           ClassList& members) {
+    // Room for all entries; pages that are not used take no memory.
+    Buffer<int32_t> classes(rows.starts[rows.n_rows] - rows.starts[0] + n_lanes);
+    int32_t* next = classes.data();
+    const int64_t bad = each_listed_set(
         rows, score, draws, thresholds, keep_top,
         [&](int64_t, const auto& row, int64_t at, LaneMask kept) {
             next = store_lanes(row.classes + at, kept, next);
         },
-        [&](int64_t i, const auto&) { ends[i] = next - members; });
+        [&](int64_t i, const auto&) { ends[i] = next - classes.data(); });
+    if (bad != all_good) return bad;
+    members.size = next - classes.data();
+    members.classes = classes.release();
+    return all_good;
 }
 
 inline int64_t listed_coverage(const ListedRows& rows, const Score& score, const Draws& draws,

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <new>
 #include <optional>
 #include <string>
@@ -153,9 +152,10 @@ class Scorer {
     }
 
     // Return the boundaries of the rows' classes, and the classes.
-    nb::tuple prediction_sets(const RowArray& array, const Ids& ids, uint64_t first,
+    template <class Array>
+    nb::tuple prediction_sets(const Array& array, const Ids& ids, uint64_t first,
                               const ThresholdArrays& thresholds, bool keep_top) const {
-        const Rows rows = rows_of(array);
+        const auto rows = rows_of(array);
         const Draws draws = draws_of(rows.n_rows, ids, first);
         const Thresholds own = thresholds.checked(rows.n_classes);
         auto* const starts =
@@ -163,15 +163,14 @@ class Scorer {
         if (!starts) throw std::bad_alloc();
         const auto start_array = owned(starts, rows.n_rows + 1);
         ClassList members;
+        const auto kernel = one_for(rows, kernels_.prediction_sets, kernels_.listed_sets);
         const auto select = [&] {
-            return kernels_.prediction_sets(rows, score_, draws, own, keep_top, starts + 1,
-                                            members);
+            return kernel(rows, score_, draws, own, keep_top, starts + 1, members);
         };
         // A few rows take less time than reacquiring the GIL.
         const int64_t bad = rows.n_rows <= 8 ? select() : without_gil(select);
         const auto classes = owned(members.classes, members.size);
         expect_good(bad);
-        for (int64_t i = 0; i < rows.n_rows; ++i) starts[i + 1] += starts[i];
         return nb::make_tuple(start_array, classes);
     }
 
@@ -245,25 +244,6 @@ class Scorer {
             return kernels_.listed_scores(rows, score_, draws, scores.data, ranks.data);
         }));
         return nb::make_tuple(scores.array, ranks.array);
-    }
-
-    nb::tuple listed_sets(const ListedArrays& arrays, const Ids& ids, uint64_t first,
-                          const ThresholdArrays& thresholds, bool keep_top) const {
-        const ListedRows rows = rows_of(arrays);
-        const Draws draws = draws_of(rows.n_rows, ids, first);
-        const Thresholds own = thresholds.checked(rows.n_classes);
-        const Output<int64_t> starts("i8", rows.n_rows + 1);
-        starts.data[0] = 0;
-        // Room for all entries and one vector more; pages that are not used take no memory.
-        const int64_t n_listed = rows.starts[rows.n_rows] - rows.starts[0];
-        std::unique_ptr<int32_t, decltype(&std::free)> members(
-            static_cast<int32_t*>(std::malloc(static_cast<size_t>(n_listed + 16) * 4)), std::free);
-        if (!members) throw std::bad_alloc();
-        expect_good(without_gil([&] {
-            return kernels_.listed_sets(rows, score_, draws, own, keep_top, starts.data + 1,
-                                        members.get());
-        }));
-        return nb::make_tuple(starts.array, owned(members.release(), starts.data[rows.n_rows]));
     }
 
    private:
@@ -369,7 +349,7 @@ NB_MODULE(_native, m) {
         .def("true_label_scores", &Scorer::true_label_scores<ListedArrays>, "rows"_a,
              "ids"_a.none(), "first"_a, "labels"_a)
         .def("score_matrix", &Scorer::score_matrix, "rows"_a, "ids"_a.none(), "first"_a)
-        .def("prediction_sets", &Scorer::prediction_sets, "rows"_a, "ids"_a.none(), "first"_a,
+        .def("prediction_sets", &Scorer::prediction_sets<RowArray>, "rows"_a, "ids"_a.none(), "first"_a,
              "thresholds"_a, "keep_top"_a)
         .def("set_coverage", &Scorer::set_coverage<RowArray>, "rows"_a, "ids"_a.none(), "first"_a,
              "labels"_a, "thresholds"_a, "keep_top"_a, "appearances"_a)
@@ -380,7 +360,7 @@ NB_MODULE(_native, m) {
         .def("p_values", &Scorer::p_values, "rows"_a, "ids"_a.none(), "first"_a, "scores"_a,
              "offsets"_a, "group_of_class"_a)
         .def("score_entries", &Scorer::listed_scores, "rows"_a, "ids"_a.none(), "first"_a)
-        .def("prediction_sets", &Scorer::listed_sets, "rows"_a, "ids"_a.none(), "first"_a,
+        .def("prediction_sets", &Scorer::prediction_sets<ListedArrays>, "rows"_a, "ids"_a.none(), "first"_a,
              "thresholds"_a, "keep_top"_a);
     m.def("random_bits", &random_bits);
     m.def("sample_labels", &sample_labels);

@@ -48,9 +48,9 @@ inline int64_t with_top(const Stored* stored, const T* row, int64_t n_classes, i
     return size + 1;
 }
 
-// Order each set by decreasing probability. With `keep_top`, each has the most probable class.
+// Write the sets one after another, each by decreasing probability, and where each ends. With `keep_top`, each has the most probable class.
 inline int64_t prediction_sets(const Rows& rows, const Score& score, const Draws& draws,
-                               const Thresholds& thresholds, bool keep_top, int64_t* sizes,
+                               const Thresholds& thresholds, bool keep_top, int64_t* ends,
                                ClassList& members) {
     return with_source(rows, [&](auto&& source) {
         const int64_t room_of_row = rows.n_classes + n_lanes;
@@ -68,8 +68,8 @@ inline int64_t prediction_sets(const Rows& rows, const Score& score, const Draws
                 if (keep_top) {
                     size = with_top(source.stored(), row, rows.n_classes, classes, size);
                 }
-                sizes[i] = size;
                 n_listed += size;
+                ends[i] = n_listed;
             });
         if (bad != all_good) return bad;
         members.size = n_listed;

@@ -132,58 +132,21 @@ struct PairSums {
     }
 };
 
-inline __m256i swapped_halves(__m256i lanes) { return _mm256_permute2x128_si256(lanes, lanes, 1); }
-
-// Sixteen 16-bit numbers, rotated by 0 to 7 lanes.
-struct Rotations {
-    __m256i by[8];
-
-    explicit Rotations(__m256i lanes) : by{lanes} {
-        const __m256i swapped = swapped_halves(lanes);
-        by[1] = _mm256_alignr_epi8(swapped, lanes, 2);
-        by[2] = _mm256_alignr_epi8(swapped, lanes, 4);
-        by[3] = _mm256_alignr_epi8(swapped, lanes, 6);
-        by[4] = _mm256_alignr_epi8(swapped, lanes, 8);
-        by[5] = _mm256_alignr_epi8(swapped, lanes, 10);
-        by[6] = _mm256_alignr_epi8(swapped, lanes, 12);
-        by[7] = _mm256_alignr_epi8(swapped, lanes, 14);
-    }
-};
-
-// Whether two of n <= 64 numbers may be equal without their last `shift` bits, because 15 of the
-// other bits are. Reads whole lanes; those beyond n get different numbers above 15 bits.
-inline bool may_have_equals(const int32_t* values, int64_t n, int shift) {
-    __m256i words[4], equal = _mm256_setzero_si256();
-    const __m256i lane = _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const int64_t n_words = (n + 15) / 16;
-    for (int64_t w = 0; w < n_words; ++w) {
-        __m256i halves[2];
-        for (int64_t half = 0; half < 2; ++half) {
-            const auto* at = reinterpret_cast<const __m256i*>(values + 16 * w + 8 * half);
-            halves[half] = _mm256_and_si256(_mm256_srli_epi32(_mm256_loadu_si256(at), shift),
-                                            _mm256_set1_epi32(0x7FFF));
-        }
-        const __m256i some = _mm256_permute4x64_epi64(_mm256_packus_epi32(halves[0], halves[1]), 0xD8);
-        const __m256i left = _mm256_set1_epi16(static_cast<int16_t>(n - 16 * w));
-        words[w] = _mm256_blendv_epi8(_mm256_or_si256(lane, _mm256_set1_epi16(INT16_MIN)), some,
-                                      _mm256_cmpgt_epi16(left, lane));
-    }
-    const auto compare = [&](__m256i a, __m256i b) {
-        equal = _mm256_or_si256(equal, _mm256_cmpeq_epi16(a, b));
-    };
-    for (int64_t w = 0; w < n_words; ++w) {
-        const Rotations rotated(words[w]);
-        for (int by = 1; by < 8; ++by) compare(rotated.by[by], words[w]);
-        compare(swapped_halves(words[w]), words[w]);
-        for (int64_t later = w + 1; later < n_words; ++later) {
-            const __m256i swapped = swapped_halves(words[later]);
-            for (const __m256i& by : rotated.by) {
-                compare(by, words[later]);
-                compare(by, swapped);
-            }
+// Whether two of n numbers from 0 on are equal without their last `shift` bits. Reads whole lanes.
+inline bool has_equals(const int32_t* values, int64_t n, int shift) {
+    const __m256i limit = _mm256_set1_epi32(1 << shift);
+    __m256i n_equal = _mm256_setzero_si256();  // each number equals itself
+    for (int64_t at = 0; at < n; at += 8) {
+        const __m256i own = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + at));
+        for (int64_t later = at; later < n; ++later) {
+            const __m256i changes = _mm256_xor_si256(own, _mm256_set1_epi32(values[later]));
+            n_equal = _mm256_sub_epi32(n_equal, _mm256_cmpgt_epi32(limit, changes));
         }
     }
-    return !_mm256_testz_si256(equal, equal);
+    int32_t by_lane[8], total = 0;
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(by_lane), n_equal);
+    for (const int32_t lane : by_lane) total += lane;
+    return total > n;
 }
 
 // Copy n numbers of 32 bits, and fill the lanes after them.

@@ -71,7 +71,7 @@ struct PairSums {
 };
 
 // Whether two of n numbers are equal without their last `shift` bits. Reads whole lanes.
-inline bool may_have_equals(const int32_t* values, int64_t n, int shift) {
+inline bool has_equals(const int32_t* values, int64_t n, int shift) {
     const __m128i by = _mm_cvtsi32_si128(shift);
     __mmask16 equal = 0;
     for (int64_t at = 0; at < n; at += n_lanes) {

@@ -1,8 +1,8 @@
 // Sixteen values at a time. One file per instruction set defines FloatLanes, PlaceLanes, LaneSums,
-// PairSums, where_true, where_equal, where_at_most, may_have_equals, copy_lanes, store_lanes and
-// floats_from_halves, with identical results. `may_have_equals` alone may differ: it may report equal
-// numbers where there are none. It is written for each, because one version in terms of `where_equal`
-// takes 15 to 30 ns longer for each top-k row, which otherwise takes 20 to 100 ns.
+// PairSums, where_true, where_equal, where_at_most, has_equals, copy_lanes, store_lanes and
+// floats_from_halves, with identical results. Below follow where_at_least, where_greater, list_places
+// and list_true, in terms of these. `has_equals` is written for each, because one version takes 8 to
+// 30 ns longer for each top-k row, which otherwise takes 20 to 100 ns.
 #pragma once
 
 #include <cstdint>

@@ -113,7 +113,7 @@ inline LaneMask where_equal(const int32_t* values, int32_t value) {
 }
 
 // Whether two of n numbers are equal without their last `shift` bits.
-inline bool may_have_equals(const int32_t* values, int64_t n, int shift) {
+inline bool has_equals(const int32_t* values, int64_t n, int shift) {
     int32_t n_equal = 0;
     for (int64_t i = 0; i < n; ++i) {
         const int32_t value = values[i] >> shift;
