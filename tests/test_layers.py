@@ -23,6 +23,7 @@ LAYERS = (
         "classes",
         "ids",
         "rounding",
+        "precision",
         "rows",
         "text_tables",
         "topk",

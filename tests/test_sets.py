@@ -116,12 +116,8 @@ def test_frames_hold_the_sets_by_name_where_there_are_names(names):
     sets = PredictionSets.from_mask(MASK, names)
     expected = {"set": sets.to_lists(names=names is not None), "size": [2, 0, 1]}
     expected["accepted"] = [False, False, True]
-    pytest.importorskip("pyarrow")
-    assert sets.to_arrow().to_pydict() == expected
     pytest.importorskip("pandas")
     assert sets.to_pandas().to_dict("list") == expected
-    empty = PredictionSets.from_mask(np.zeros((2, 3), dtype=bool), names)
-    assert empty.to_arrow().schema == sets.to_arrow().schema
 
 
 @pytest.mark.parametrize("n_rows", [1, 20, 3000])

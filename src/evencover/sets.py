@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from evencover.arrays import Array, IntArray, to_numpy
-from evencover.arrow import import_pyarrow
 from evencover.classes import Classes
 from evencover.errors import InputError
 from evencover.validation import whole_number
@@ -246,23 +245,11 @@ class PredictionSets:
             flat = [self.class_names[index] for index in flat]
         return [flat[a:b] for a, b in pairwise(self.indptr.tolist())]
 
-    def to_arrow(self) -> Any:
-        """Build an Arrow table with one row per set; needs pyarrow.
-
-        The columns are ``set``, a list of class names (or indices), ``size`` and ``accepted``.
-        """
-        pa = import_pyarrow()
-        classes = pa.array(self.indices, pa.int32())
-        if self.class_names is not None:
-            classes = pa.array(list(self.class_names), pa.string()).take(classes)
-        sets = pa.LargeListArray.from_arrays(pa.array(self.indptr, pa.int64()), classes)
-        sizes = pa.array(self.sizes, pa.int64())
-        return pa.table({"set": sets, "size": sizes, "accepted": pa.array(self.accepted)})
-
     def to_pandas(self) -> Any:
-        """Build a pandas data frame with the columns of `to_arrow`.
+        """Build a pandas data frame with one row per set.
 
-        Its index is that of the frame used for prediction.
+        The columns are ``set``, a list of class names (or indices), ``size`` and ``accepted``; the
+        index is that of the frame used for prediction.
         """
         lists = self.to_lists(names=self.class_names is not None)
         columns = {"set": lists, "size": self.sizes, "accepted": self.accepted}

@@ -8,7 +8,7 @@ from inputs import pa, write_file, write_table
 
 import evencover
 from evencover import EvencoverWarning, StandardPredictor, load, save
-from evencover.rounding import PRECISIONS, precision_of
+from evencover.precision import PRECISIONS, precision_of
 
 RNG = np.random.default_rng(3)
 N, K = 1200, 30

@@ -371,16 +371,13 @@ class Comparison:
                 "on_pareto_front": self.is_on_pareto_front(candidate),
                 "costs_too_much": self.costs_too_much(candidate),
                 "covers_too_little": self.covers_too_little(candidate),
-                "note": self.note(candidate),
+                "note": ", ".join(self.roles(candidate)),
             }
             table.append(row)
         return table
 
-    def note(self, candidate: Candidate) -> str:
+    def roles(self, candidate: Candidate) -> list[str]:
         """Return the roles of a candidate, or why it is excluded."""
-        return ", ".join(self._roles(candidate))
-
-    def _roles(self, candidate: Candidate) -> list[str]:
         if self.covers_too_little(candidate):
             return ["coverage too low"]
         points = self._points.items()
@@ -411,7 +408,7 @@ class Comparison:
             ]
             if is_short:
                 runner_up = "runner-up" if candidate is self.runner_up else ""
-                row.append(next(iter(self._roles(candidate)), runner_up))
+                row.append(next(iter(self.roles(candidate)), runner_up))
             else:
                 mark, error = "=" if self.is_tied(candidate) else " ", ""
                 if self.n_splits > 1:

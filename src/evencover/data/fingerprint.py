@@ -15,7 +15,7 @@ import numpy as np
 from evencover import _kernels
 from evencover._kernels.reference import mixed
 from evencover.arrays import Array, IntArray
-from evencover.rounding import precision_of
+from evencover.precision import precision_of
 from evencover.sizes import at_once, sampled
 from evencover.topk import TopK, fewer, smallest_k
 

@@ -16,7 +16,7 @@ from evencover.data.columns import ColumnUses
 from evencover.data.readers import RawBlock, Reader, part_of
 from evencover.errors import InputError, warn_caller
 from evencover.ids import id_keys, id_values, keys_of
-from evencover.rounding import warn_of_precision
+from evencover.precision import warn_of_precision
 from evencover.rows import score_rows
 from evencover.sizes import sampled
 from evencover.topk import TopK, concatenate_rows, fewer, numbers_per_row, smallest_k

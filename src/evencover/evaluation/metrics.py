@@ -18,7 +18,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.evaluation import statistics
 from evencover.sets import PredictionSets
 
-Place = Literal["report", "comparison", "study"]
+Table = Literal["report", "comparison", "study"]
 
 
 class Tally(NamedTuple):
@@ -324,7 +324,7 @@ class Metric:
     unit: Literal["points", "share", "classes"]
     digits: int
     better: Literal["lower", "higher", "target", "neither"]
-    shown: Mapping[Place, int] = field(default_factory=dict)
+    shown: Mapping[Table, int] = field(default_factory=dict)
     formula: str = ""
     detail: Callable[[CoverageMetrics], str] | None = None
 
@@ -428,14 +428,14 @@ def metric_names() -> list[str]:
     return [metric.name for metric in METRICS]
 
 
-def shown_in(table: Place) -> list[Metric]:
+def shown_in(table: Table) -> list[Metric]:
     """List the metrics of a table, in its order."""
     shown = [metric for metric in METRICS if table in metric.shown]
     return sorted(shown, key=lambda metric: metric.shown[table])
 
 
 def descriptions(
-    table: Place, target: str, report: CoverageMetrics | None = None
+    table: Table, target: str, report: CoverageMetrics | None = None
 ) -> list[dict[str, Any]]:
     """Describe the metrics of a report, ready for JSON."""
     return [

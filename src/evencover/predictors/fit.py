@@ -18,12 +18,12 @@ from evencover.classes import Classes
 from evencover.data.open import as_source
 from evencover.data.source import Expected, Source
 from evencover.errors import InputError
+from evencover.precision import warn_of_precision
 from evencover.predictors.acceptance import Acceptance
 from evencover.predictors.calibration import CalibrationInputs, CalibrationRows
 from evencover.predictors.recall import RecallAtK
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.quantiles import ClassAlpha, Thresholds
-from evencover.rounding import warn_of_precision
 from evencover.scores import Score
 
 Value = TypeVar("Value")

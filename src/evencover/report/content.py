@@ -106,7 +106,7 @@ class BlockView(NamedTuple):
             len(members),
             _rounded(of_label),
             members[shown].tolist(),
-            [_rounded(percents[place]) for place in shown],
+            [_rounded(percents[number]) for number in shown],
             *([] if taxonomy is None else [taxonomy.describe(members)]),
         ]
 
