@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -28,10 +29,11 @@ def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> N
     """
     pa = import_pyarrow()
     if isinstance(values, pa.Table | pa.RecordBatch):
-        columns = [matrix_from_arrow(column, name, start) for column in values.columns]
+        convert = partial(matrix_from_arrow, name=name, start=start)
+        columns = list(map(convert, values.columns))
         if len(columns) == 1 and columns[0].ndim == 2:
             return columns[0]
-        if any(column.ndim == 2 for column in columns):
+        if 2 in map(np.ndim, columns):
             return np.column_stack(columns)
         return rows_of(columns)
     if isinstance(values, pa.ChunkedArray):

@@ -114,11 +114,17 @@ class Classes:
             raise InputError(
                 f"{owner} must have one entry per row. Got {len(values)} labels for {n_rows} rows."
             )
-        if labels_are is None and values.dtype.kind == "O":
-            _reject_mixed(values.tolist(), owner, row_name)
+        types = set(map(type, values.tolist())) if values.dtype.kind == "O" else set()
+        if labels_are is None and types >= {int, str}:
+            row = next(row for row, label in enumerate(values.tolist()) if type(label) is int)
+            raise InputError(
+                f"{owner} must be all text or all integers. Got {values[row]!r} in "
+                f"{row_name(row)} among text; state what they are with labels_are='indices' or "
+                "'names' (--labels-are)."
+            )
         if self.are_names(values, owner, labels_are):
             return self._of_names(values.tolist(), owner, row_name, allow_unknown=allow_unknown)
-        if are_text(values):
+        if values.dtype.kind not in "iu" and are_text(values):
             values = self._of_decimals(values.tolist(), owner, row_name)
         if values.dtype.kind not in "iu" and values.size:
             raise InputError(
@@ -143,7 +149,7 @@ class Classes:
             if labels_are == NAMES and self.names is None:
                 raise InputError(f"{owner} cannot be names of classes without names; {NAME_THEM}.")
             return labels_are == NAMES
-        if self.names is not None and self.number_name is not None and labels.dtype.kind in "iu":
+        if self.names is not None and labels.dtype.kind in "iu" and self.number_name is not None:
             raise InputError(
                 f"{owner} that are integers may be indices or names, because the class "
                 f"{self.number_name!r} has a number as its name. State which with labels_are="
@@ -198,17 +204,6 @@ class Classes:
         )
 
 
-def _reject_mixed(labels: list[Any], owner: str, row_name: Callable[[int], str]) -> None:
-    """Raise for integers among text: the type of one label would decide about another."""
-    types = list(map(type, labels))
-    if int in types and str in types:
-        row = types.index(int)
-        raise InputError(
-            f"{owner} must be all text or all integers. Got {labels[row]!r} in {row_name(row)} "
-            "among text; state what they are with labels_are='indices' or 'names' (--labels-are)."
-        )
-
-
 def _visible(name: str) -> str:
     """Return a name without what the eye does not see: surrounding space and Unicode form."""
     folded = normalize("NFKC", name)
@@ -233,8 +228,8 @@ def is_integer_text(text: str) -> bool:
 
 def integers_if_all(texts: list[str]) -> Array:
     """Convert cells of a file without types to integers if all are plain ones; 007 stays text."""
-    if all(map(is_integer_text, texts)):
-        return np.array([int(text) for text in texts], dtype=np.int64)
+    if all(map(_INTEGER.fullmatch, texts)):
+        return np.array(list(map(int, texts)), dtype=np.int64)
     return np.array(texts, dtype=object)
 
 

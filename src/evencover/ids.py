@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import date
 from typing import Any
@@ -45,20 +45,17 @@ def keys_of(values: Array) -> Array:
     if values.dtype.kind in "iu":
         keys = values.astype(np.uint64)
         hashed = np.flatnonzero((values < 0) | (keys >= _OF_TEXT))
-        keys[hashed] = _keys_of_text(map(str, values[hashed].tolist()))
+        if len(hashed):
+            keys[hashed] = keys_of(values[hashed].astype(str))
         return keys
-    return np.array(_keys_of_text(values.tolist()), dtype=np.uint64)
-
-
-def _keys_of_text(texts: Iterable[str]) -> list[int]:
-    keys = []
-    for text in texts:
+    found = []
+    for text in values.tolist():
         if len(text) < 20 and _DECIMAL.fullmatch(text) and 0 <= int(text) < _OF_TEXT:
-            keys.append(int(text))
+            found.append(int(text))
         else:
             digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-            keys.append(_OF_TEXT | int.from_bytes(digest, "little"))
-    return keys
+            found.append(_OF_TEXT | int.from_bytes(digest, "little"))
+    return np.array(found, dtype=np.uint64)
 
 
 def id_values(ids: Any, row_name: RowName = "row {}".format) -> Array:

@@ -7,10 +7,10 @@ import math
 import sys
 import zipfile
 from collections import UserDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from operator import methodcaller
+from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import IO, Any, ClassVar
@@ -28,13 +28,12 @@ from evencover.data.columns import (
     Keys,
     found_key,
     matrix_key,
-    names_logits,
 )
-from evencover.data.entries import SPARSE_KEYS, read_sparse
+from evencover.data.entries import Entries, contents_of
 from evencover.data.location import (
     Identity,
     Location,
-    absolute,
+    RemoteFile,
     file_identity,
     identity_of,
     local_copy,
@@ -42,64 +41,62 @@ from evencover.data.location import (
 )
 from evencover.data.readers import RawBlock, Reader, rows_per_block, rows_per_part, slices
 from evencover.data.source import Contents, Labels
-from evencover.errors import InputError, import_extra
+from evencover.errors import InputError, import_extra, one_line
 from evencover.rows import BFLOAT16, matrix_shape
 from evencover.validation import unique_keys
 
 
-class PlainArray:
-    """An array of numbers in a file from `offset` on; reads slices of rows on demand."""
+def plain_array(
+    location: Location,
+    offset: int,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    *,
+    fortran: bool = False,
+    end: int | None = None,
+) -> Any:
+    """Return the array of numbers in a file from `offset` on: mapped, or read in slices of rows."""
+    end = identity_of(location).size if end is None else end
+    if offset + math.prod(shape) * dtype.itemsize > end:
+        raise InputError(f"Cannot read '{location}': the file is truncated.")
+    if 0 in shape:  # an empty map raises
+        return np.empty(shape, dtype)
+    if isinstance(location, RemoteFile):
+        return _RemoteArray(location, offset, dtype, shape, fortran)
+    return np.memmap(location, dtype, "r", offset, shape, "F" if fortran else "C")
 
-    def __init__(
-        self,
-        location: Location,
-        offset: int,
-        dtype: np.dtype[Any],
-        shape: tuple[int, ...],
-        *,
-        fortran: bool = False,
-        end: int | None = None,
-    ) -> None:
-        self.location, self.offset, self.dtype, self.shape = location, offset, dtype, shape
-        self.fortran = fortran
-        end = identity_of(location).size if end is None else end
-        if offset + math.prod(shape) * dtype.itemsize > end:
-            raise InputError(f"Cannot read '{location}': the file is truncated.")
-        self._map: Array | None = None
-        if isinstance(location, Path) and 0 not in shape:  # an empty map raises
-            order = "F" if fortran else "C"
-            self._map = np.memmap(location, dtype, "r", offset, shape, order)  # type: ignore[call-overload]
 
-    def __getitem__(self, rows: slice) -> Array:
-        start, stop, _ = rows.indices(self.shape[0] if self.shape else 1)
-        if self._map is not None:
-            return self._map[start:stop] if self.shape else self._map
-        if isinstance(self.location, Path) or 0 in self.shape:
-            return np.empty(self.shape, self.dtype)[start:stop]
-        width = math.prod(self.shape[1:])
-        first, last = (0, math.prod(self.shape)) if self.fortran else (start * width, stop * width)
-        n_bytes = self.dtype.itemsize
-        data = self.location.read(self.offset + first * n_bytes, self.offset + last * n_bytes)
-        values = np.frombuffer(data, self.dtype)
-        if self.fortran:  # column-major: rows are scattered
-            return values.reshape(self.shape, order="F")[start:stop]
-        return values.reshape(-1, *self.shape[1:]) if self.shape else values
+@dataclass(frozen=True)
+class _RemoteArray:
+    """An array of numbers in a remote file; each slice of its rows is one request."""
+
+    location: RemoteFile
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+
+    def __getitem__(self, rows: Any) -> Array:
+        shape = self.shape or (1,)
+        is_whole = self.fortran or rows is ...  # column-major rows are scattered
+        start, stop, _ = slice(None).indices(shape[0]) if is_whole else rows.indices(shape[0])
+        n_bytes = math.prod(shape[1:]) * self.dtype.itemsize
+        first, last = self.offset + start * n_bytes, self.offset + stop * n_bytes
+        data = self.location.ask("cat_file", start=first, end=last)
+        values = np.frombuffer(bytes(data), self.dtype)
+        if self.fortran:
+            return values.reshape(shape, order="F")[rows]
+        return values.reshape(-1, *shape[1:])
 
 
 ONLY_ARRAY = ""  # name of the array in a file with one array
 
 
 class LazyArrays(UserDict[str, Any]):
-    """Arrays opened on demand; unreadable ones are keys, too."""
-
-    def __init__(self, keys: Iterable[str], get: Callable[[str], Any]) -> None:
-        super().__init__(dict.fromkeys(keys))
-        self._get = get
+    """Arrays by name, each opened by its function when it is looked up."""
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self.data:
-            raise KeyError(key)
-        return self._get(key)
+        return self.data[key]()
 
 
 # Opens the arrays of a file: each has a shape, a dtype and slices of rows. Chunked arrays have
@@ -136,7 +133,7 @@ class ArrayFileReader(Reader):
         assert self.n_rows is not None
         step = rows_per_part(self.n_classes)
         step = step + -step % self.chunk if self.chunk else max(1, self.n_rows)
-        whole = replace(self, location=absolute(self.location))
+        whole = replace(self, location=self.location.absolute())
         starts = range(0, self.n_rows, step)
         return [whole.cut(start, min(step, self.n_rows - start)) for start in starts]
 
@@ -149,74 +146,98 @@ def open_array_file(location: Location, open_arrays: OpenArrays, keys: Keys = US
     """Open a file with a matrix and, perhaps, labels, ids and class names."""
     name = f"'{location}'"
     with reading(location) as identity, open_arrays(location) as arrays:
-        size = identity.size
+        read = partial(whole, arrays, identity.size)
         if arrays.keys() >= SPARSE_KEYS:
-            return read_sparse(read_on_demand(arrays, size), keys, name, size)
-        key = matrix_key(arrays, name, keys)
+            return _read_sparse(arrays, keys, name, read, identity.size)
+
+        key, logits = matrix_key(arrays, name, keys)
         matrix = arrays[key]
         n_rows, n_classes = matrix_shape(matrix.shape, name)
         if matrix.dtype.kind not in "biuf" and matrix.dtype != BFLOAT16:
             raise InputError(f"{name} must contain real numbers. Got the type {matrix.dtype}.")
         chunks = getattr(matrix, "shards", None) or getattr(matrix, "chunks", None)
-        chunks = chunks or [0 if hasattr(matrix, "in_order") else 1]
-        at_once = (chunks[0] or n_rows) * n_classes * matrix.dtype.itemsize
-        explained(at_once // 8, size, f"The array {key!r}")
-        label_key = found_key(arrays, keys.labels, LABEL_KEYS, name, "labels_key")
-        id_key = found_key(arrays, keys.ids, ID_KEYS, name, "ids_key")
-        names_key = NAMES_KEY if NAMES_KEY in arrays else None
-        names = whole(arrays, names_key, size)
-        ids = whole(arrays, id_key, size) if keys.read_ids else None
-        labels = whole(arrays, label_key, size) if keys.read_labels else None
-        used = {"numbers": key or "the only matrix"}
-        for use, array_key in (("labels", label_key), ("ids", id_key), ("class names", names_key)):
-            if array_key is not None:
-                used[use] = array_key
-        left_out = dict.fromkeys(arrays.keys() - {key, *used.values()}, "not a name that is known")
-        logits = names_logits(key, arrays)
-    class_names = None
-    if names is not None:
-        class_names = checked_names(names.ravel().tolist(), n_classes, f"{NAMES_KEY!r} in {name}")
+        chunk = int(chunks[0]) if chunks else 0 if hasattr(matrix, "in_order") else 1
+        at_once = (chunk or n_rows) * n_classes * matrix.dtype.itemsize
+        explained(at_once // 8, identity.size, f"The array {key!r}")
+        about = beside(arrays, {key}, keys, name, read, n_classes)
     reader = ArrayFileReader(
         location=location,
         identity=identity,
         open_arrays=open_arrays,
         key=key,
-        chunk=int(chunks[0]),
+        chunk=chunk,
         n_rows=n_rows,
         n_classes=n_classes,
         name=name,
     )
-    columns = ColumnUses(used, left_out)
-    return Contents(
-        reader=reader,
-        class_names=class_names,
-        logits=logits,
-        labels=None if labels is None else Labels(labels),
-        ids=ids,
-        columns=columns,
-    )
+    return Contents(reader=reader, logits=logits, **about)
 
 
-@contextmanager
-def array_columns(location: Location, open_arrays: OpenArrays) -> Iterator[Mapping[str, Array]]:
-    """Open the arrays of a file; each is read whole on demand."""
-    with open_arrays(location) as arrays:
-        yield read_on_demand(arrays, identity_of(location).size)
+def beside(
+    arrays: Mapping[str, Any],
+    matrix: Set[str],
+    keys: Keys,
+    name: str,
+    read: Callable[[str], Any],
+    n_classes: int,
+) -> dict[str, Any]:
+    """Read the arrays next to those of the matrix, as fields of the contents."""
+    label = found_key(arrays.keys() - matrix, keys.labels, LABEL_KEYS, name, "labels_key")
+    ids = found_key(arrays.keys() - matrix, keys.ids, ID_KEYS, name, "ids_key")
+    numbers = "listed classes" if len(matrix) > 1 else min(matrix) or "the only matrix"
+    used = {"numbers": numbers}
+    for use, key in (("labels", label), ("ids", ids), ("class names", NAMES_KEY)):
+        if key is not None and key in arrays:
+            used[use] = key
+    class_names = None
+    if NAMES_KEY in arrays:
+        names = to_numpy(read(NAMES_KEY)).ravel().tolist()
+        class_names = checked_names(names, n_classes, f"{NAMES_KEY!r} in {name}")
+    unknown = arrays.keys() - {*matrix, *used.values()}
+    return {
+        "class_names": class_names,
+        "labels": Labels(to_numpy(read(label))) if label is not None and keys.read_labels else None,
+        "ids": read(ids) if ids is not None and keys.read_ids else None,
+        "columns": ColumnUses(used, dict.fromkeys(unknown, "not a name that is known")),
+    }
 
 
-def read_on_demand(arrays: Mapping[str, Any], file_size: int) -> Mapping[str, Array]:
-    """Return arrays that are read whole when they are looked up."""
-    return LazyArrays(arrays, lambda key: np.array(whole(arrays, key, file_size)))
+SPARSE_KEYS = {"indptr", "indices", "data", "shape", "format"}  # of scipy.sparse.save_npz
 
 
-def whole(arrays: Mapping[str, Any], key: str | None, file_size: int) -> Array | None:
-    """Read a whole small array, text as text; None if there is none of this name."""
-    if key is None or key not in arrays:
-        return None
+def _read_sparse(
+    arrays: Mapping[str, Any], keys: Keys, name: str, read: Callable[[str], Any], n_bytes: int
+) -> Contents:
+    """Read the arrays of a matrix that `scipy.sparse.save_npz` wrote, and those next to them."""
+    kind, (n_rows, n_classes) = str(read("format").item()), read("shape").tolist()
+    if kind not in ("csr", "csc"):
+        raise InputError(f"{name} must have the format csr or csc. Got {kind!r}.")
+    explained(n_classes, n_bytes, f"The number of classes of {name}")
+    starts, classes, values = map(read, ("indptr", "indices", "data"))
+    if kind == "csc":
+        from scipy.sparse import csc_array
+
+        explained(n_rows, n_bytes, f"The number of rows of {name}")
+        try:
+            matrix = csc_array((values, classes, starts), shape=(n_rows, n_classes)).tocsr()
+        except ValueError as error:
+            raise InputError(f"{name} must be a sparse matrix. Got {one_line(error)}.") from error
+        starts, classes, values = matrix.indptr, matrix.indices, matrix.data
+    if len(starts) != n_rows + 1:
+        raise InputError(
+            f"'indptr' of {name} must have one entry per row and the end. Got {len(starts)} for "
+            f"{n_rows} rows."
+        )
+    about = beside(arrays, SPARSE_KEYS, keys, name, read, n_classes)
+    return contents_of(Entries(starts, classes, values), name, n_classes=n_classes, **about)
+
+
+def whole(arrays: Mapping[str, Any], file_size: int, key: str) -> Array:
+    """Read a whole small array, text as text."""
     stored = arrays[key]
     n_bytes = math.prod(stored.shape) * np.dtype(stored.dtype).itemsize
     explained(n_bytes // 8, file_size, f"The array {key!r}")
-    values = np.asarray(stored[:])
+    values = np.asarray(stored[...])
     if values.dtype.kind == "S":
         return np.char.decode(values, "utf-8")
     if values.dtype.kind in "OT":
@@ -235,30 +256,33 @@ def npy_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     with location.open("rb") as file:
         shape, fortran, dtype = _header(file, f"'{location}'")
         offset = file.tell()
-    yield {ONLY_ARRAY: PlainArray(location, offset, dtype, shape, fortran=fortran)}
+    yield {ONLY_ARRAY: plain_array(location, offset, dtype, shape, fortran=fortran)}
 
 
 @contextmanager
 def npz_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     """Open the arrays of an .npz archive."""
     with location.open("rb") as file, zipfile.ZipFile(file) as archive:
-        names = map(methodcaller("removesuffix", ".npy"), archive.namelist())
-        members = unique_keys(f"'{location}'", list(zip(names, archive.infolist(), strict=True)))
+        arrays = []
+        for info in archive.infolist():
+            open_member = partial(_npz_array, location, file, archive, info)
+            arrays.append((info.filename.removesuffix(".npy"), open_member))
+        yield LazyArrays(unique_keys(f"'{location}'", arrays))
 
-        def member(key: str) -> Any:
-            info = members[key]
-            with archive.open(info) as content:
-                shape, fortran, dtype = _header(content, f"'{key}' in '{location}'")
-                header_length = content.tell()
-            # Small arrays are read through the archive, which verifies checksums.
-            if info.compress_type != zipfile.ZIP_STORED or len(shape) != 2:
-                return _CompressedArray(archive, info, shape, dtype)
-            file.seek(info.header_offset + 26)
-            begin = info.header_offset + 30 + int(np.frombuffer(file.read(4), "<u2").sum())
-            offset, end = begin + header_length, begin + info.file_size
-            return PlainArray(location, offset, dtype, shape, fortran=fortran, end=end)
 
-        yield LazyArrays(members, member)
+def _npz_array(
+    location: Location, file: IO[bytes], archive: zipfile.ZipFile, info: zipfile.ZipInfo
+) -> Any:
+    with archive.open(info) as content:
+        shape, fortran, dtype = _header(content, f"'{info.filename}' in '{location}'")
+        header_length = content.tell()
+    # Small arrays are read through the archive, which verifies checksums.
+    if info.compress_type != zipfile.ZIP_STORED or len(shape) != 2:
+        return _CompressedArray(archive, info, shape, dtype)
+    file.seek(info.header_offset + 26)
+    begin = info.header_offset + 30 + int(np.frombuffer(file.read(4), "<u2").sum())
+    offset, end = begin + header_length, begin + info.file_size
+    return plain_array(location, offset, dtype, shape, fortran=fortran, end=end)
 
 
 @dataclass
@@ -276,7 +300,7 @@ class _CompressedArray:
         if self._content is None:
             with self.archive.open(self.info) as member:
                 self._content = np.lib.format.read_array(member, allow_pickle=False)
-        return self._content[rows] if self.shape else self._content
+        return self._content[rows]
 
 
 def _header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -317,7 +341,7 @@ def safetensors_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
                     f"'{key}' in '{location}' must contain numbers. Got {tensor.get_dtype()}."
                 )
             dtype, shape = _TYPES[tensor.get_dtype()], tuple(tensor.get_shape())
-            arrays[key] = PlainArray(path, offset, dtype, shape)
+            arrays[key] = plain_array(path, offset, dtype, shape)
             offset += math.prod(shape) * dtype.itemsize
         names = (file.metadata() or {}).get(NAMES_KEY)
         if names is not None:
@@ -368,7 +392,7 @@ def hdf5_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
             # A soft link may be broken; what is in the file must be readable.
             item = file[key] if isinstance(link, h5py.HardLink) else file.get(key)
             names += [key] if isinstance(item, h5py.Dataset) else []
-        yield LazyArrays(names, lambda key: _array(file, key, location))
+        yield LazyArrays({name: partial(_array, file, name, location) for name in names})
 
 
 def _array(file: Any, key: str, location: Location) -> Any:
@@ -384,7 +408,7 @@ def _array(file: Any, key: str, location: Location) -> Any:
         raise _elsewhere(location, key, str(others[0][1 if dataset.is_virtual else 0]))
     offset = dataset.id.get_offset()  # None if it is chunked
     if offset is not None and dataset.dtype.kind in "iuf" and isinstance(location, Path):
-        return PlainArray(location, offset, dataset.dtype, dataset.shape)
+        return plain_array(location, offset, dataset.dtype, dataset.shape)
     return dataset
 
 
@@ -408,20 +432,17 @@ def zarr_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
         location.system()  # raises if a library is missing
         store = zarr.storage.FsspecStore.from_url(str(location), read_only=True)
     opened = zarr.open(store, mode="r")
-    if isinstance(opened, zarr.Array):
-        arrays: Mapping[str, Any] = {ONLY_ARRAY: _without_pickle(opened, location)}
-    else:
-        arrays = LazyArrays(
-            set(opened.array_keys()), lambda key: _without_pickle(opened[key], location)
-        )
+    keys = [ONLY_ARRAY] if isinstance(opened, zarr.Array) else opened.array_keys()
+    arrays: dict[str, Any] = {key: partial(_zarr_array, location, opened, key) for key in keys}
     names = opened.attrs.get(NAMES_KEY)
     if names is not None:
-        arrays = {**arrays, NAMES_KEY: np.array(names, dtype=str)}
-    yield arrays
+        arrays[NAMES_KEY] = lambda: np.array(names, dtype=str)
+    yield LazyArrays(arrays)
 
 
-def _without_pickle(array: Any, location: Location) -> Any:
+def _zarr_array(location: Location, group: Any, key: str) -> Any:
     """Return an array of the store, unless decoding it would run arbitrary code."""
+    array = group[key] if key else group
     if _names_pickle(array.metadata.to_dict()):
         raise InputError(
             f"'{location}' must contain plain numbers or text. Got an array of pickled Python "

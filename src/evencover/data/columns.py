@@ -33,7 +33,7 @@ SCORE_KEYS = ("scores", "score", "probabilities", "probability", "probs", "prob"
 SAVED_INDEX = "__index_level_0__"
 
 # Unnamed columns, and the names of an index that pandas and Arrow store in a file.
-_INDEX = re.compile(r"(Unnamed: \d+(_level_\d+)?)?|__index_level_\d+__|index|level_0")
+INDEX_NAME = re.compile(r"(Unnamed: \d+(_level_\d+)?)?|__index_level_\d+__|index|level_0")
 
 # A column is never a class if its name is one of these words, or one of them together with words
 # that only describe it, such as latency_ms, image_path, top1_score or rowId. Class columns that are
@@ -81,15 +81,15 @@ def names_logits(key: str, keys: Iterable[str]) -> bool | None:
     return False if key in PROBABILITY_KEYS else None
 
 
-def matrix_key(arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL) -> str:
-    """Find the matrix among named arrays."""
+def matrix_key(
+    arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL
+) -> tuple[str, bool | None]:
+    """Find the matrix among named arrays, and whether its name stands for logits."""
     asked = found_key(arrays, keys.probabilities, (), owner, "probabilities_key")
-    if asked is not None:
-        return asked
-    if "" in arrays:  # a file with one unnamed array
-        return ""
-    known = sorted(set(MATRIX_KEYS) & set(arrays), key=MATRIX_KEYS.index)
-    if len(known) > 1:
+    known = sorted({*MATRIX_KEYS, ""} & set(arrays), key=("", *MATRIX_KEYS).index)
+    if asked is not None or "" in arrays:  # the latter is a file with one unnamed array
+        known = [asked or ""]
+    elif len(known) > 1:
         known = [key for key in known if len(np.shape(arrays[key])) == 2]
     if len(known) != 1:
         held = listed(f"{key} {tuple(np.shape(arrays[key]))}" for key in arrays) or "none"
@@ -97,11 +97,11 @@ def matrix_key(arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL) -> str
             f"{owner} must have one matrix under {listed(map(repr, MATRIX_KEYS))}. Got the keys "
             f"{held}; choose one with probabilities_key (--probabilities-key)."
         )
-    return known[0]
+    return known[0], names_logits(known[0], arrays)
 
 
 def found_key(
-    held: Collection[str], asked: str | None, usual: tuple[str, ...], owner: str, parameter: str
+    held: Collection[str], asked: str | None, usual: Sequence[str], owner: str, parameter: str
 ) -> str | None:
     """Return the name asked for, which must exist, or the first of the usual names."""
     if asked is not None and asked not in held:
@@ -171,11 +171,12 @@ def choose(
     """
     kinds = dict(columns)
     reject_detections(kinds, owner)
-    is_of_model = _has_classes(kinds, keys)
+    is_of_model = keys.probabilities is None and bool(keys.classes)
+    is_of_model = is_of_model and {*map(kinds.get, keys.classes)} <= {"float", "integer"}
     label, ids = choose_keys(columns, keys, owner, without=keys.classes if is_of_model else ())
     others = [column for column in columns if column.name not in (label, ids)]
     list_column = None if is_of_model else _list_column(others, keys, owner)
-    numbers, left_out, guessed = list[str](), dict[str, str](), list[str]()
+    numbers, left_out, integers, guessed = list[str](), dict[str, str](), list[str](), list[str]()
     for name, kind in others:
         if list_column is not None:
             is_class, reason = name == list_column, _REASONS.get(kind, "not the list of numbers")
@@ -190,7 +191,7 @@ def choose(
             numbers.append(name)
         else:
             left_out[name] = reason
-    integers = [name for name, why in left_out.items() if why == _REASONS["integer"]]
+            integers += [name] * (reason == _REASONS["integer"])
     if list_column is None and not keys.classes.issuperset(integers):
         raise InputError(
             f"Columns of integers must have a stated use in {owner}, because they may be classes, "
@@ -235,7 +236,7 @@ def choose_keys(
             if not kind.endswith(("list", "entries")) and (key, kind) != ("y", "float"):
                 label = key
                 break
-    usual = tuple(key for key in ID_KEYS if key not in without)
+    usual = sorted({*ID_KEYS} - {*without}, key=ID_KEYS.index)
     return label, found_key(kinds, keys.ids, usual, owner, "ids_key")
 
 
@@ -260,18 +261,6 @@ def reject_detections(names: Collection[str], owner: str) -> None:
         )
 
 
-def _has_classes(kinds: Mapping[str, Kind], keys: Keys) -> bool:
-    """Return whether each class of the model is a column of numbers."""
-    if keys.probabilities is not None or not keys.classes:
-        return False
-    return {*map(kinds.get, keys.classes)} <= {"float", "integer"}
-
-
-def is_index_name(name: str) -> bool:
-    """Return whether a column has no name, or that of a saved index."""
-    return _INDEX.fullmatch(name) is not None
-
-
 def is_reserved(name: str) -> bool:
     """Return whether a column of this name is never a class.
 
@@ -291,7 +280,7 @@ def _is_class(name: str, kind: Kind, keys: Keys, index: str | None, owner: str) 
         if kind not in ("float", "integer"):
             raise InputError(f"'probabilities_key' must name numbers. Got {name!r} in {owner}.")
         return True, ""
-    if name == index or is_index_name(name):
+    if name == index or INDEX_NAME.fullmatch(name):
         return False, _AN_INDEX
     if is_reserved(name):
         return False, _A_RESERVED_NAME

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter, methodcaller
 from typing import Any, ClassVar, Self
@@ -18,10 +18,10 @@ from evencover.arrow import Kind, import_pyarrow
 from evencover.classes import integers_if_all, is_integer_text
 from evencover.data.columns import (
     ID_KEYS,
+    INDEX_NAME,
     LABEL_KEYS,
     Column,
     Keys,
-    is_index_name,
     is_reserved,
 )
 from evencover.data.location import Identity, Location
@@ -40,26 +40,12 @@ _NUMBER = re.compile(
 _WRONG_CELL = re.compile(r"column #(\d+): Row #(\d+): .* invalid value '(.*)'", re.S)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextTable(FileTable):
-    """A table in a text file, read twice: first for the number of rows and the column kinds.
-
-    The first pass keeps the cells of columns that may be labels or ids.
-    """
-
-    has_types: ClassVar[bool] = False
-    cells: Mapping[str, list[Any]] = field(default_factory=dict)
-
-    def closed(self) -> Self:
-        """Return the table without the cells."""
-        return replace(self, cells={})
-
-    def no_numbers(self, name: str, cell: Any, row: int) -> InputError:
-        """Build the error for a cell that is not a number."""
-        return InputError(
-            f"{name!r} of {self.name} must contain numbers, one per class. "
-            f"Got {str(cell)[:40]!r} in row {row}."
-        )
+def no_numbers(name: str, owner: str, cell: Any, row: int) -> InputError:
+    """Build the error for a cell that is not a number."""
+    return InputError(
+        f"{name!r} of {owner} must contain numbers, one per class. Got {str(cell)[:40]!r} in row "
+        f"{row}."
+    )
 
 
 def is_kept(name: str, keys: Keys | None) -> bool:
@@ -68,8 +54,13 @@ def is_kept(name: str, keys: Keys | None) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CsvTable(TextTable):
-    """A CSV or TSV file."""
+class CsvTable(FileTable):
+    """A CSV or TSV file, read twice: first for the number of rows and the kinds of columns.
+
+    The first pass keeps the cells of columns that may be labels or ids.
+    """
+
+    has_types: ClassVar[bool] = False
 
     @classmethod
     def open(cls, location: Location, identity: Identity, keys: Keys | None) -> Self:
@@ -90,9 +81,10 @@ class CsvTable(TextTable):
         for batch in csv_batches(location, names, has_names, include=read):
             n_rows += batch.num_rows
             for i, column in zip(read, batch.columns, strict=False):
+                cells = column.to_pylist()
                 if i in kept:
-                    kept[i] += column.to_pylist()
-                elif kinds[i] == "integer" and not all(map(_INTEGER.fullmatch, column.to_pylist())):
+                    kept[i] += cells
+                elif kinds[i] == "integer" and not all(map(_INTEGER.fullmatch, cells)):
                     kinds[i] = "float"
         reject_open_quotes(location, n_rows + has_names)
         return cls(
@@ -102,22 +94,22 @@ class CsvTable(TextTable):
             columns=tuple(map(Column, names, kinds)),
             piece_rows=(n_rows,),
             has_names=has_names,
-            cells=dict(zip(map(names.__getitem__, kept), kept.values(), strict=True)),
+            content=dict(zip(map(names.__getitem__, kept), kept.values(), strict=True)),
         )
 
     def read(self, names: Sequence[str]) -> list[Any]:
         """Return the cells that were kept, or those of whole columns, as text."""
-        cells = {name: list(self.cells[name]) for name in names if name in self.cells}
-        if len(cells) < len(names):
-            cells = {name: [] for name in names}
+        columns = self.content or {}
+        if not columns.keys() >= set(names):
+            columns = {name: [] for name in names}
             for batch in self._text(names):
                 for name, column in zip(names, batch.columns, strict=True):
-                    cells[name] += column.to_pylist()
-        return [np.array(cells[name], dtype=object) for name in names]
+                    columns[name] += column.to_pylist()
+        return [np.array(columns[name], dtype=object) for name in names]
 
     def column(self, name: str) -> Array:
         """Read one column (N,) of labels, ids or values; plain integers are integers."""
-        return integers_if_all(self.cells[name] if name in self.cells else self.read([name])[0])
+        return integers_if_all(self.read([name])[0].tolist())
 
     def _text(self, names: Sequence[str], kind: Any = None) -> Iterator[Any]:
         all_names = list(dict(self.columns))
@@ -142,7 +134,7 @@ class CsvTable(TextTable):
         inside = _list_cells(cell.as_py())
         for text in inside:
             if not _NUMBER.fullmatch(text):
-                raise self.no_numbers(name, text, row)
+                raise no_numbers(name, self.name, text, row)
         return list(map(float, inside))
 
 
@@ -182,7 +174,7 @@ def csv_header(location: Location, keys: Keys | None) -> tuple[list[str], bool]:
                 doubtful = doubtful or cell
                 is_header &= cell.isdecimal()
             elif cell not in numbers:
-                is_header &= is_index_name(cell.strip()) or is_reserved(cell)
+                is_header &= bool(INDEX_NAME.fullmatch(cell.strip())) or is_reserved(cell)
         if doubtful and not is_header:
             raise InputError(
                 f"The first line of '{location}' must name the columns, because not all of them "
@@ -253,10 +245,8 @@ def csv_batches(
         except pa.ArrowInvalid as error:
             cell = _WRONG_CELL.search(str(error))
             if cell:
-                raise InputError(
-                    f"{names[int(cell[1])]!r} of '{location}' must contain numbers, one per class. "
-                    f"Got {cell[3][:40]!r} in row {int(cell[2]) - 1 - has_header}."
-                ) from None
+                row = int(cell[2]) - 1 - has_header
+                raise no_numbers(names[int(cell[1])], f"'{location}'", cell[3], row) from None
             if not wrong:
                 raise
             raise InputError(

@@ -6,6 +6,7 @@ names or indices, never places in a sorted list: a model matches them by name or
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,37 +15,50 @@ import numpy as np
 
 from evencover.arrays import Array, IntArray, explained, to_numpy
 from evencover.arrow import import_pyarrow
-from evencover.classes import checked_names
+from evencover.classes import checked_names, integers_if_all
 from evencover.data.columns import (
     CLASS_KEYS,
-    ID_KEYS,
     INDEX_KEYS,
-    LABEL_KEYS,
+    NAMES_KEY,
     SCORE_KEYS,
     Column,
     ColumnUses,
     Keys,
+    choose,
     choose_keys,
     entry_keys,
-    found_key,
 )
 from evencover.data.readers import read_array
 from evencover.data.source import Contents, Labels
-from evencover.data.tables import Table, struct_names, table_contents
-from evencover.errors import InputError, listed, one_line
+from evencover.data.tables import Table, struct_names
+from evencover.errors import InputError, listed
 from evencover.topk import TopK
 
 _BY_RANK = re.compile(r"(index|label|prob)_(\d+)")
-SPARSE_KEYS = {"indptr", "indices", "data", "shape", "format"}  # of scipy.sparse.save_npz
 
 
 def of_table(table: Table, keys: Keys) -> Contents:
     """Read a table: lists of top classes, a list column of numbers, or one column per class."""
     lists = find_lists(table.columns, keys, table.name)
-    return table_contents(table, keys) if lists is None else listed_contents(table, lists, keys)
-
-
-NO_USES = ColumnUses()
+    if lists is not None:
+        return listed_contents(table, lists, keys)
+    layout = choose(table.columns, keys, table.name, named=table.has_names, index=table.index)
+    reader, names = table.rows(layout.numbers, is_list=layout.is_list), layout.class_names
+    if reader.n_rows and reader.n_classes < 2:
+        raise InputError(f"{table.name} must have at least 2 classes. Got {reader.n_classes}.")
+    if layout.is_list and table.class_names is not None and reader.n_classes:
+        stored = json.loads(table.class_names)
+        names = checked_names(stored, reader.n_classes, f"{NAMES_KEY} in {table.name}")
+    label = layout.label if keys.read_labels else None
+    ids = layout.ids if keys.read_ids else None
+    return Contents(
+        reader=reader,
+        class_names=names,
+        logits=layout.logits,
+        labels=None if label is None else Labels(table.column(label)),
+        ids=None if ids is None else table.read([ids])[0],
+        columns=layout.columns,
+    )
 
 
 class Entries(NamedTuple):
@@ -88,13 +102,14 @@ def find_lists(columns: Sequence[Column], keys: Keys, owner: str) -> Lists | Non
         return Lists((pairs[0],), (pairs[0],))
     if len(classes) == len(scores) == 1:
         return Lists((classes[0],), (scores[0],))
-    return _by_rank(dict(columns), owner)
+    ranked = list(filter(None, map(_BY_RANK.fullmatch, dict(columns))))
+    return _by_rank(ranked, owner) if ranked else None
 
 
-def _by_rank(names: Iterable[str], owner: str) -> Lists | None:
-    """Return the columns label_0, prob_0, ... of timm; None if there are none."""
+def _by_rank(names: Iterable[re.Match[str]], owner: str) -> Lists | None:
+    """Return the columns label_0, prob_0, ... of timm; None if some kind is missing."""
     kinds: dict[str, dict[int, str]] = {}
-    for match in filter(None, map(_BY_RANK.fullmatch, names)):
+    for match in names:
         kinds.setdefault(match[1], {})[int(match[2])] = match[0]
     class_kind = "label" if "label" in kinds else "index"
     if not {class_kind, "prob"} <= kinds.keys():
@@ -115,7 +130,7 @@ def listed_contents(table: Table, lists: Lists, keys: Keys) -> Contents:
     return contents_of(
         _read_lists(table, lists),
         table.name,
-        labels=None if label is None else table.column(label),
+        labels=None if label is None else Labels(table.column(label)),
         ids=None if ids is None else table.read([ids])[0],
         columns=ColumnUses({use: key for use, key in uses.items() if key is not None}),
     )
@@ -124,34 +139,31 @@ def listed_contents(table: Table, lists: Lists, keys: Keys) -> Contents:
 def contents_of(
     entries: Entries,
     owner: str,
-    *,
-    labels: Array | None = None,
-    ids: Array | None = None,
-    columns: ColumnUses = NO_USES,
-    n_classes: int = 0,
+    n_classes: int | None = None,
+    class_names: tuple[str, ...] | None = None,
+    **about: Any,
 ) -> Contents:
-    """Make top-k rows of entries, and number classes that are names."""
-    names, classes = None, entries.classes
+    """Make top-k rows of entries, and number classes that are names.
+
+    `n_classes` and `class_names` are those that the input states, and `about` are other fields.
+    """
+    is_open, classes = n_classes is None, entries.classes
     if classes.dtype.kind in "OUT":
-        texts, place = np.unique(classes.astype(object), return_inverse=True)
         _reject_blank(classes, entries.starts, owner)
-        names, classes = checked_names(texts.tolist(), len(texts), f"The classes of {owner}"), place
-    if names is None:
-        is_stated = n_classes > 0
-        n_classes = n_classes or int(classes.max(initial=1)) + 1
-        explained(n_classes, classes.nbytes, f"The number of classes of {owner}")
-    rows = TopK.from_csr(
-        entries.starts, classes, entries.values, len(names or ()) or n_classes, owner=owner
-    )
+        texts, classes = np.unique(classes.astype(object), return_inverse=True)
+        class_names = checked_names(texts.tolist(), len(texts), f"The classes of {owner}")
+        n_classes = len(texts)
+    elif n_classes is None:
+        n_classes = int(classes.max(initial=1)) + 1
+    explained(n_classes, classes.nbytes, f"The number of classes of {owner}")
+    rows = TopK.from_csr(entries.starts, classes, entries.values, n_classes, owner=owner)
     return Contents(
         reader=read_array(rows, name=owner),
-        class_names=names,
-        is_open=names is not None or not is_stated,
-        integers_may_be_names=names is None and not entries.are_indices,
+        class_names=class_names,
+        is_open=is_open,
+        integers_may_be_names=class_names is None and not entries.are_indices,
         logits=False,
-        labels=None if labels is None else Labels(labels),
-        ids=ids,
-        columns=columns,
+        **about,
     )
 
 
@@ -293,72 +305,26 @@ def _reject_nulls(cells: Any, problem: str, starts: IntArray | None = None) -> N
 
 def _read_ranks(table: Table, lists: Lists) -> Entries:
     """Put columns by rank next to each other."""
-    cells = [to_numpy(column, table.name) for column in table.read([*lists.classes, *lists.scores])]
-    k = len(lists.classes)
-    classes, values = np.stack(cells[:k], axis=1), np.stack(cells[k:], axis=1)
-    is_index = lists.classes[0].startswith("index")
-    if not table.has_types:
-        values = _parsed(values, lists.scores, table.name, np.float64)
-        if is_index:
-            classes = _parsed(classes, lists.classes, table.name, np.int64)
+    k, is_index = len(lists.classes), lists.classes[0].startswith("index")
+    columns = list(map(to_numpy, table.read(lists.classes)))
+    if table.has_types:
+        values = np.stack(list(map(to_numpy, table.read(lists.scores))), axis=1)
+    else:
+        blocks = table.rows(lists.scores, is_list=False).row_blocks()
+        values = np.concatenate([block.rows for block in blocks] or [np.zeros((0, k))])
+    if is_index and not table.has_types:
+        columns = [integers_if_all(column.tolist()) for column in columns]
+    for name, column in zip(lists.classes, columns, strict=True):
+        if is_index and column.dtype.kind not in "iu":
+            raise InputError(f"{name!r} of {table.name} must have class indices. Got other cells.")
+    classes = np.stack(columns, axis=1)
     if classes.dtype.kind not in "iu":
         classes = classes.astype(object)
     starts = np.arange(len(values) + 1) * k
     return Entries(starts, classes.ravel(), values.ravel(), is_index)
 
 
-def _parsed(cells: Array, names: Sequence[str], owner: str, kind: Any) -> Array:
-    """Parse cells of text as numbers."""
-    try:
-        return cells.astype(kind)
-    except ValueError:
-        for row, texts in enumerate(cells.tolist()):
-            for name, text in zip(names, texts, strict=True):
-                try:
-                    kind(text)
-                except ValueError:
-                    raise InputError(
-                        f"{name!r} of {owner} must have numbers. Got {text!r} in row {row}."
-                    ) from None
-        raise
-
-
-# ---- sparse matrices, and several files ----------------------------------------------------------
-
-
-def read_sparse(arrays: Mapping[str, Array], keys: Keys, name: str, n_bytes: int) -> Contents:
-    """Read the arrays of a matrix that `scipy.sparse.save_npz` wrote, and those next to them."""
-    kind, (n_rows, n_classes) = str(arrays["format"].item()), arrays["shape"].tolist()
-    if kind not in ("csr", "csc"):
-        raise InputError(f"{name} must have the format csr or csc. Got {kind!r}.")
-    explained(n_classes, n_bytes, f"The number of classes of {name}")
-    starts, classes, values = (arrays[key] for key in ("indptr", "indices", "data"))
-    if kind == "csc":
-        from scipy.sparse import csc_array
-
-        explained(n_rows, n_bytes, f"The number of rows of {name}")
-        try:
-            matrix = csc_array((values, classes, starts), shape=(n_rows, n_classes)).tocsr()
-        except ValueError as error:
-            raise InputError(f"{name} must be a sparse matrix. Got {one_line(error)}.") from error
-        starts, classes, values = matrix.indptr, matrix.indices, matrix.data
-    if len(starts) != n_rows + 1:
-        raise InputError(
-            f"'indptr' of {name} must have one entry per row and the end. Got {len(starts)} for "
-            f"{n_rows} rows."
-        )
-    others = arrays.keys() - SPARSE_KEYS
-    label = found_key(others, keys.labels, LABEL_KEYS, name, "labels_key")
-    ids = found_key(others, keys.ids, ID_KEYS, name, "ids_key")
-    uses = {"numbers": "listed classes", "labels": label, "ids": ids}
-    return contents_of(
-        Entries(starts, classes, values),
-        name,
-        labels=None if label is None or not keys.read_labels else to_numpy(arrays[label]),
-        ids=None if ids is None or not keys.read_ids else to_numpy(arrays[ids]),
-        columns=ColumnUses({use: key for use, key in uses.items() if key is not None}),
-        n_classes=n_classes,
-    )
+# ---- several files -------------------------------------------------------------------------------
 
 
 def joined_files(files: Sequence[Contents], name: str) -> list[Contents]:

@@ -64,9 +64,10 @@ class RowSample(NamedTuple):
     @classmethod
     def join(cls, samples: Sequence[RowSample]) -> RowSample:
         """Merge samples; keep the rows with the smallest keys."""
-        sizes, *columns = zip(*samples, strict=True)
-        order = np.argsort(np.concatenate(columns[0]))[: sizes[0].n_rows]
-        return cls(sizes[0], *(np.concatenate(parts)[order] for parts in columns))
+        size = samples[0].size
+        _, keys, labels, top, numbers = map(np.concatenate, zip(*samples, strict=True))
+        order = np.argsort(keys)[: size.n_rows]
+        return cls(size, keys[order], labels[order], top[order], numbers[order])
 
 
 class Fingerprint(NamedTuple):
@@ -119,6 +120,8 @@ class Sampler:
     first: int = 0
     _parts: list[Fingerprint] = field(default_factory=list)
     _largest_key: int = 2**64 - 1  # larger ones are not among the smallest
+    _n_waiting: int = 0  # sampled rows of the parts
+    _n_drawn: int = 0  # random rows of the parts
 
     def fresh(self) -> Sampler:
         """Return a sampler for a partition of the same input."""
@@ -158,16 +161,16 @@ class Sampler:
     def add(self, part: Fingerprint) -> None:
         """Add a block or partition; merge all so far where they take much memory."""
         self._parts.append(part)
-        kept = [part.rows for part in self._parts if part.rows is not None]
-        if (
-            len(self._parts) > MOST_PARTS
-            or sum(len(part.sample) for part in self._parts) > MOST_WAITING
-            or (kept and sum(len(rows.keys) for rows in kept) > 2 * kept[0].size.n_rows)
-        ):
+        self._n_waiting += len(part.sample)
+        self._n_drawn += 0 if part.rows is None else len(part.rows.keys)
+        are_many = len(self._parts) > MOST_PARTS or self._n_waiting > MOST_WAITING
+        if are_many or (part.rows is not None and self._n_drawn > 2 * part.rows.size.n_rows):
             merged = self.result()
-            self._parts = [merged]
-            if merged.rows is not None and len(merged.rows.keys) == merged.rows.size.n_rows:
-                self._largest_key = int(merged.rows.keys[-1])
+            self._parts, self._n_waiting, self._n_drawn = [merged], len(merged.sample), 0
+            if merged.rows is not None:
+                self._n_drawn = len(merged.rows.keys)
+                if self._n_drawn == merged.rows.size.n_rows:
+                    self._largest_key = int(merged.rows.keys[-1])
 
     def collected(self, results: Iterable[tuple[Result, Fingerprint]]) -> Iterator[Result]:
         """Pass the results of blocks or partitions on; add their fingerprints."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
 
 from evencover.data.arrays import (
     OpenArrays,
@@ -13,14 +14,12 @@ from evencover.data.arrays import (
     torch_arrays,
     zarr_arrays,
 )
+from evencover.data.columns import Keys
 from evencover.data.csv import CsvTable
-from evencover.data.location import Location, is_zarr
+from evencover.data.location import Identity, Location, is_zarr
 from evencover.data.records import RecordTable
 from evencover.data.tables import ArrowTable, FileTable, ParquetTable
-from evencover.data.tools import JsonTable
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs  # of typing from Python 3.13 on
+from evencover.data.tools import records_of_file
 
 ARRAYS: dict[str, OpenArrays] = {
     ".npy": npy_arrays,
@@ -32,28 +31,20 @@ ARRAYS: dict[str, OpenArrays] = {
     ".pt": torch_arrays,
     ".pth": torch_arrays,
 }
-TABLES: dict[str, type[FileTable]] = {
-    ".parquet": ParquetTable,
-    ".arrow": ArrowTable,
-    ".feather": ArrowTable,
-    ".csv": CsvTable,
-    ".tsv": CsvTable,
-    ".jsonl": RecordTable,
-    ".ndjson": RecordTable,
-    ".json": JsonTable,
+# Open a table; without keys, it need not contain probabilities.
+TABLES: dict[str, Callable[[Location, Identity, Keys | None], FileTable]] = {
+    ".parquet": ParquetTable.open,
+    ".arrow": ArrowTable.open,
+    ".feather": ArrowTable.open,
+    ".csv": CsvTable.open,
+    ".tsv": CsvTable.open,
+    ".jsonl": RecordTable.open,
+    ".ndjson": RecordTable.open,
+    ".json": partial(RecordTable.open, records=records_of_file),
 }
 
 
-def format_of(location: Location) -> type[FileTable] | OpenArrays | None:
-    """Return the format by the extension: a table, or what opens named arrays.
-
-    A zarr store may have any name.
-    """
-    suffix = location.suffix.lower()
-    found = TABLES.get(suffix) or ARRAYS.get(suffix)
-    return zarr_arrays if found is None and is_zarr(location) else found
-
-
-def is_table(file_format: type[FileTable] | OpenArrays) -> TypeIs[type[FileTable]]:
-    """Return whether a format is one of tables, not of named arrays."""
-    return isinstance(file_format, type)
+def array_format(location: Location) -> OpenArrays | None:
+    """Return what opens the named arrays of a file; a zarr store may have any name."""
+    known = ARRAYS.get(location.suffix.lower())
+    return zarr_arrays if known is None and is_zarr(location) else known

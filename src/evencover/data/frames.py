@@ -78,11 +78,7 @@ class FrameTable(Table):
         all_names = [column.name for column in self.columns]
         return [all_names.index(name) for name in names]
 
-    def list_length(self, name: str) -> int:
-        """Return the length of the lists in a column."""
-        return int(self._matrix([name], is_list=True).shape[1]) if self.n_rows else 0
-
-    def rows(self, numbers: Sequence[str], n_classes: int, *, is_list: bool) -> Reader:
+    def rows(self, numbers: Sequence[str], *, is_list: bool) -> Reader:
         """Return a reader of the numbers, without a copy if the frame stores them together."""
         return read_array(self._matrix(numbers, is_list=is_list), name=FRAME)
 

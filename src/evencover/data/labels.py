@@ -16,10 +16,10 @@ import numpy as np
 
 from evencover.arrays import Array, IntArray, to_numpy
 from evencover.classes import integers_if_all, is_integer_text
-from evencover.data.arrays import LazyArrays, read_on_demand
+from evencover.data.arrays import LazyArrays, whole
 from evencover.data.columns import ID_KEYS, LABEL_KEYS, NAMES_KEY, SAVED_INDEX
-from evencover.data.csv import ONLY_COLUMN, CsvTable
-from evencover.data.formats import ARRAYS, TABLES, format_of, is_table
+from evencover.data.csv import DELIMITERS, ONLY_COLUMN
+from evencover.data.formats import ARRAYS, TABLES, array_format
 from evencover.data.frames import FrameTable, is_frame
 from evencover.data.location import Location, RemoteFile, as_location, expand, reading
 from evencover.data.source import Contents, Labels, Matching
@@ -172,23 +172,27 @@ def _files(path: AnyPath) -> list[Location]:
 @contextmanager
 def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     """Open the columns or arrays of a file by name; integers of text files are integers."""
-    file_format = format_of(location)
+    open_table, open_arrays = TABLES.get(location.suffix.lower()), array_format(location)
     with reading(location) as identity:
-        if file_format is None:
+        if open_table is not None:
+            yield columns_of(open_table(location, identity, None))
+        elif open_arrays is not None:
+            with open_arrays(location) as arrays:
+                yield LazyArrays({k: partial(whole, arrays, identity.size, k) for k in arrays})
+        else:
             with location.open("rb") as file:
                 lines = [line.strip() for line in file.read().decode("utf-8-sig").split("\n")]
             yield {ONLY_COLUMN: integers_if_all([line for line in lines if line])}
-        elif is_table(file_format):
-            yield columns_of(file_format.open(location, identity, None))
-        else:
-            with file_format(location) as arrays:
-                yield read_on_demand(arrays, identity.size)
 
 
 def columns_of(table: Table) -> Mapping[str, Array]:
     """Return the columns of a table, read on demand; the saved index of pandas has one name."""
-    stored = {SAVED_INDEX if name == table.index else name: name for name, _ in table.columns}
-    return LazyArrays(stored, lambda name: table.column(stored[name]))
+    return LazyArrays(
+        {
+            SAVED_INDEX if name == table.index else name: partial(table.column, name)
+            for name, _ in table.columns
+        }
+    )
 
 
 def _read(
@@ -208,7 +212,7 @@ def _read(
         how: Any = {"owner": f"'{location}'", "is_named": is_named}
         read = _chosen(columns, key, id_keys_of, n_rows, with_times, **how)
         values = read.values
-        if format_of(location) is CsvTable and list(columns) == [ONLY_COLUMN] and len(values):
+        if location.suffix.lower() in DELIMITERS and list(columns) == [ONLY_COLUMN] and len(values):
             first, is_longer = str(values[0]), len(values) - 1 == n_rows
             is_new = first not in values[1:].astype(str) and not is_integer_text(first)
             if first == key or (is_longer and is_new):

@@ -42,31 +42,24 @@ class RemoteFile:
 
     def is_file(self) -> bool:
         """Return whether the file exists."""
-        return self._ask("isfile")
+        return bool(self.ask("isfile"))
 
     def is_dir(self) -> bool:
         """Return whether it is a folder."""
-        return self._ask("isdir")
+        return bool(self.ask("isdir"))
+
+    def absolute(self) -> RemoteFile:
+        """Return the URL itself, which is the same on every machine."""
+        return self
 
     def open(self, mode: str = "rb") -> IO[bytes]:
         """Open the file for random access."""
-        system, path = self.system()
-        return system.open(path, mode)
+        return self.ask("open", mode=mode)
 
-    def read(self, start: int, stop: int) -> bytes:
-        """Read bytes from the middle of the file in one request."""
-        system, path = self.system()
-        return bytes(system.cat_file(path, start=start, end=stop))
-
-    def iterdir(self) -> list[RemoteFile]:
-        """List the folder."""
-        system, path = self.system()
-        return [RemoteFile(system.unstrip_protocol(each)) for each in system.ls(path, detail=False)]
-
-    def matches(self) -> list[RemoteFile]:
-        """List the files that match the glob."""
-        system, path = self.system()
-        return [RemoteFile(system.unstrip_protocol(each)) for each in system.glob(path)]
+    def found(self, *, is_glob: bool = False) -> list[RemoteFile]:
+        """List the folder, or the files that match the glob."""
+        paths = self.ask("glob") if is_glob else self.ask("ls", detail=False)
+        return [RemoteFile(self.system()[0].unstrip_protocol(path)) for path in paths]
 
     def __truediv__(self, name: str) -> RemoteFile:
         return RemoteFile(f"{self.url.rstrip('/')}/{name}")
@@ -75,16 +68,15 @@ class RemoteFile:
         """Return the fsspec file system, and the path in it."""
         fsspec = import_extra("URLs such as s3://...", "fsspec", "remote")
         try:
-            system, path = fsspec.core.url_to_fs(self.url)
+            return fsspec.core.url_to_fs(self.url)
         except Exception as error:  # each file system has its own
             raise _no_address(self.url, error) from None
-        return system, path
 
-    def _ask(self, question: str) -> bool:
-        """Ask the file system whether the URL is a file, or a folder."""
+    def ask(self, method: str, **how: Any) -> Any:
+        """Call a method of the file system for this file."""
         system, path = self.system()
         try:
-            return bool(getattr(system, question)(path))
+            return getattr(system, method)(path, **how)
         except (NotImplementedError, TypeError, ValueError) as error:
             raise _no_address(self.url, error) from None
 
@@ -131,14 +123,13 @@ def expand(location: Location) -> list[Location] | None:
     if location.is_file() or is_zarr(location):
         return None
     if location.is_dir():
-        named = (each for each in location.iterdir() if not each.name.startswith((".", "_")))
+        inside: Any = location.iterdir() if isinstance(location, Path) else location.found()
+        named = (each for each in inside if not each.name.startswith((".", "_")))
         return _sorted(each for each in named if each.is_file() or each.is_dir())
     if not glob.has_magic(str(location)):
         return None
-    if isinstance(location, Path):
-        found = [Path(each) for each in glob.glob(str(location), recursive=True)]
-    else:
-        found = location.matches()  # type: ignore[assignment]
+    found: Any = map(Path, glob.glob(str(location), recursive=True))
+    found = list(found) if isinstance(location, Path) else location.found(is_glob=True)
     if not found:
         raise InputError(f"Cannot read '{location}': no file matches.")
     return _sorted(found)
@@ -154,21 +145,15 @@ def _sorted(locations: Any) -> list[Location]:
     return sorted(locations, key=natural)
 
 
-def absolute(location: Location) -> Location:
-    """Return a path that also holds in a worker with another working directory."""
-    return location.absolute() if isinstance(location, Path) else location
-
-
 @contextmanager
 def local_copy(location: Location) -> Iterator[Path]:
     """Yield a path on this machine; download a remote file to a temporary one."""
     if isinstance(location, Path):
         yield location
         return
-    system, path = location.system()
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, location.name)
-        system.get_file(path, str(copy))
+        location.ask("get_file", lpath=str(copy))
         yield copy
 
 
@@ -186,9 +171,8 @@ class Identity(NamedTuple):
 def identity_of(location: Location) -> Identity:
     """Identify the current content of a file."""
     if isinstance(location, RemoteFile):
-        system, path = location.system()
-        system.invalidate_cache(path)
-        about = system.info(path)
+        location.ask("invalidate_cache")
+        about = location.ask("info")
         mark = next((str(about[key]) for key in _MARKS if about.get(key)), "")
         return Identity(int(about.get("size") or 0), mark)
     found = location.stat()

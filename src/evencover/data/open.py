@@ -14,7 +14,7 @@ from evencover.classes import as_class_names
 from evencover.data.arrays import open_array_file
 from evencover.data.columns import USUAL, Keys
 from evencover.data.entries import joined_files, of_table
-from evencover.data.formats import ARRAYS, TABLES, format_of, is_table
+from evencover.data.formats import ARRAYS, TABLES, array_format
 from evencover.data.frames import is_frame
 from evencover.data.labels import (
     AnyPath,
@@ -27,11 +27,10 @@ from evencover.data.location import Location, as_location, existing_file, expand
 from evencover.data.readers import ConcatenatedReader
 from evencover.data.source import Contents, Expected, Labels, Source
 from evencover.data.streams import (
-    contents_of_rows,
+    in_memory,
     is_trainer_output,
     read_stream,
     rows_and_labels,
-    unpacked,
 )
 from evencover.data.tools import are_records, table_of_rows
 from evencover.errors import InputError, listed
@@ -43,30 +42,26 @@ def open_file(path: AnyPath, keys: Keys = USUAL) -> Contents:
     """Open a file, or the files of a folder or a glob, for reading in blocks."""
     location = as_location(path)
     files = expand(location)
-    return _open_one(location, keys) if files is None else _open_many(location, files, keys)
-
-
-def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> Contents:
-    """Concatenate several files, in the order given."""
-    return concatenated([open_file(path, keys) for path in paths], ", ".join(map(str, paths[:3])))
-
-
-def _open_one(location: Location, keys: Keys) -> Contents:
-    file_format = format_of(location)
-    if file_format is None:
+    if files is not None:
+        files = _data_files(location, files)
+        return concatenated([open_file(file, keys) for file in files], str(location))
+    suffix = location.suffix.lower()
+    if suffix in TABLES:
+        import_pyarrow()
+        with reading(location) as identity:
+            return of_table(TABLES[suffix](location, identity, keys), keys)
+    open_arrays = array_format(location)
+    if open_arrays is None:
         existing_file(location)
         raise InputError(
             f"Cannot read '{location}': its extension must be one of "
-            f"{', '.join([*ARRAYS, *TABLES])}. Got {location.suffix.lower() or 'none'!r} instead."
+            f"{', '.join([*ARRAYS, *TABLES])}. Got {suffix or 'none'!r} instead."
         )
-    if not is_table(file_format):
-        return open_array_file(location, file_format, keys)
-    import_pyarrow()
-    with reading(location) as identity:
-        return of_table(file_format.open(location, identity, keys), keys)
+    return open_array_file(location, open_arrays, keys)
 
 
-def _open_many(location: Location, files: list[Location], keys: Keys) -> Contents:
+def _data_files(location: Location, files: list[Location]) -> list[Location]:
+    """Return the files of a folder or a glob that have data, all in one format."""
     known = sorted([*ARRAYS, *TABLES])
     if location.is_dir():  # skip notes and manifests; a glob is taken as given
         files = [file for file in files if file.suffix.lower() in known]
@@ -79,7 +74,7 @@ def _open_many(location: Location, files: list[Location], keys: Keys) -> Content
             f"Cannot read '{location}': its files must have one format. "
             f"Got {', '.join(extensions)}; choose one with a glob such as '*{extensions[0]}'."
         )
-    return concatenated([_open_one(file, keys) for file in files], str(location))
+    return files
 
 
 def concatenated(files: Sequence[Contents], name: str) -> Contents:
@@ -220,7 +215,7 @@ def as_source(
         if not probabilities.has_ids:
             contents = replace(contents, ids=None)
     elif expected is not None and isinstance(probabilities, list | tuple) and not probabilities:
-        contents = contents_of_rows(np.zeros((0, expected.classes.n)))
+        contents = in_memory(np.zeros((0, expected.classes.n)))
     else:
         contents = _open(probabilities, keys)
     if ids is not None:
@@ -255,30 +250,34 @@ def _open(probabilities: Any, keys: Keys) -> Contents:
     if isinstance(probabilities, str | os.PathLike):
         return open_file(probabilities, keys)
     if isinstance(probabilities, np.ndarray | TopK) or is_sparse(probabilities):
-        return contents_of_rows(probabilities)
+        return in_memory(probabilities)
     is_list = isinstance(probabilities, list | tuple) and len(probabilities) > 0
     if is_list and all(isinstance(path, str | os.PathLike) for path in probabilities):
-        return open_files(probabilities, keys)
+        files = [open_file(path, keys) for path in probabilities]
+        return concatenated(files, ", ".join(map(str, probabilities[:3])))
     if type(probabilities).__module__.startswith("dask."):
         raise InputError(
             f"Dask collections must be written to files first. Got {type(probabilities).__name__}; "
             "'to_zarr' or 'to_parquet' writes a folder that evencover reads on the workers."
         )
-    is_table = is_frame(probabilities) or isinstance(probabilities, Mapping)
-    if is_table or is_trainer_output(probabilities):
-        return unpacked(probabilities, keys)
     if are_records(probabilities):
         return of_table(table_of_rows(probabilities, keys), keys)
-    is_array = hasattr(probabilities, "__array__") or isinstance(probabilities, Sequence)
-    is_array = is_array or type(probabilities).__module__.startswith("pyarrow")
-    if isinstance(probabilities, Iterable) and (not is_array or _are_blocks(probabilities)):
-        return read_stream(probabilities, keys)
-    return contents_of_rows(probabilities)
+    return (
+        read_stream(probabilities, keys)
+        if _are_blocks(probabilities)
+        else in_memory(probabilities, keys)
+    )
 
 
 def _are_blocks(values: Any) -> bool:
-    """Return whether a sequence has blocks of rows, not rows."""
-    if not isinstance(values, list | tuple) or not values:
+    """Return whether an iterable has blocks of rows, not rows."""
+    if is_frame(values) or isinstance(values, Mapping) or is_trainer_output(values):
+        return False
+    if not isinstance(values, list | tuple):
+        is_array = hasattr(values, "__array__") or isinstance(values, Sequence)
+        is_array = is_array or type(values).__module__.startswith("pyarrow")
+        return isinstance(values, Iterable) and not is_array
+    if not values:
         return False
     if is_frame(values[0]) or isinstance(values[0], Mapping):
         return True

@@ -31,11 +31,6 @@ def rows_per_part(n_classes: int) -> int:
     return max(1, PART_ELEMENTS // max(1, n_classes))
 
 
-def part_of(column: Array | None, rows: slice) -> Any:
-    """Return some entries of a column, if there is one."""
-    return None if column is None else column[rows]
-
-
 class RawBlock(NamedTuple):
     """Rows as a reader yields them; streams also yield the labels and ids of each block."""
 
@@ -93,7 +88,8 @@ def slices(rows: Any, labels: Array | None = None, ids: Array | None = None) -> 
     step = rows_per_block(numbers_per_row(rows) * (1 + isinstance(rows, TopK)))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        yield RawBlock(rows[part], part_of(labels, part), part_of(ids, part))
+        some_labels = None if labels is None else labels[part]
+        yield RawBlock(rows[part], some_labels, None if ids is None else ids[part])
 
 
 @dataclass(frozen=True, kw_only=True)

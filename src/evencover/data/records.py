@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from evencover.data.columns import (
     Keys,
     entry_keys,
 )
-from evencover.data.csv import N_SAMPLED, ONLY_COLUMN, TextTable, is_kept
-from evencover.data.location import Identity, Location
-from evencover.data.tables import LIST_ELEMENTS
+from evencover.data.csv import N_SAMPLED, ONLY_COLUMN, is_kept, no_numbers
+from evencover.data.location import Location
+from evencover.data.tables import LIST_ELEMENTS, FileTable
 from evencover.errors import InputError
 from evencover.validation import unique_keys
 
@@ -29,32 +29,28 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordTable(TextTable):
+class RecordTable(FileTable):
     """Records of JSON, one per row; nested fields are called ``outer.inner``.
 
     Python parses them, because pyarrow takes types from the first rows.
     """
 
-    has_types: ClassVar[bool] = True
-    records: Callable[[Location], Iterator[Any]] = field(default=lambda location: iter(()))
+    records: Callable[[Location], Iterator[Any]]
 
     @classmethod
-    def open(cls, location: Location, identity: Identity, keys: Keys | None) -> Self:
-        """Read JSON lines."""
-        return cls.of(location, identity, keys, json_lines)
-
-    @classmethod
-    def of(
+    def open(
         cls,
         location: Any,
         identity: Any,
         keys: Keys | None,
-        records: Callable[[Location], Iterator[Any]],
-        *,
-        name: str = "",
+        records: Callable[[Any], Iterator[Any]] | None = None,
+        name: str | None = None,
     ) -> Self:
-        """Read all records once; any row may have a field that others lack."""
-        owner = name or f"'{location}'"
+        """Read all records once, of JSON lines by default; any may have a field that others lack.
+
+        Only a list in memory has no location, but a name.
+        """
+        records, owner = records or json_lines, name or f"'{location}'"
         samples: dict[str, list[Any]] = {}
         cells: dict[str, list[Any]] = {}
         n_rows = 0
@@ -89,7 +85,7 @@ class RecordTable(TextTable):
             if values is None:
                 records = flat_records(self.records(self.location), self.name)
                 values = [record.get(name) for record in records]
-            column = np.full(self.n_rows, None, dtype=object)
+            column = np.full(self.piece_rows[0], None, dtype=object)
             column[: len(values)] = values
             columns.append(column)
         return columns
@@ -127,7 +123,7 @@ class RecordTable(TextTable):
             inside = value if isinstance(value, list) else [value]
             if isinstance(value, list) != is_list_column or not are_json_numbers(inside):
                 bad = next((cell for cell in inside if not are_json_numbers([cell])), value)
-                raise self.no_numbers(column.name, bad, row)
+                raise no_numbers(column.name, self.name, bad, row)
         return pa.array(values, pa.list_(pa.float64()))
 
     def _missing(self, name: str, row: int) -> InputError:

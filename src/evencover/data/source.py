@@ -13,7 +13,7 @@ import numpy as np
 from evencover.arrays import Array, IntArray, explained
 from evencover.classes import INDICES, MISSING, NAMES, Classes, count_up
 from evencover.data.columns import ColumnUses
-from evencover.data.readers import RawBlock, Reader, part_of
+from evencover.data.readers import RawBlock, Reader
 from evencover.errors import InputError, warn_caller
 from evencover.ids import id_keys, id_values, keys_of
 from evencover.precision import warn_of_precision
@@ -44,10 +44,8 @@ class Block(NamedTuple):
 
     def take(self, rows: slice) -> Block:
         """Return some of the rows, with their labels and ids."""
-        start = self.start + (rows.start or 0)
-        return Block(
-            start, self.rows[rows], part_of(self.labels, rows), part_of(self.ids, rows), self.source
-        )
+        labels, ids = (None if each is None else each[rows] for each in (self.labels, self.ids))
+        return Block(self.start + (rows.start or 0), self.rows[rows], labels, ids, self.source)
 
     def row_name(self, row: int) -> str:
         """Describe a row of this block in messages: its file, and its index there."""
@@ -246,7 +244,8 @@ class Source:
                     f"'ids' must have one entry per row. Got shape {ids.shape} for {reader.n_rows} "
                     "rows."
                 )
-            keys, reader = keys_of(ids), reader.without_ids()
+            keys = keys_of(ids)
+            reader = reader.without_ids() if reader.has_ids else reader
         source = cls(
             contents=contents,
             reader=reader,
@@ -260,7 +259,18 @@ class Source:
             allow_unknown=allow_unknown,
             allow_sorted=allow_sorted,
         )
-        return source if contents.labels is None else source._with_labels(contents.labels)
+        if contents.labels is None:
+            return source
+        values, row_name, unknown = contents.labels.values, contents.labels.row_name, None
+        row_name = row_name or reader.row_name
+        labels = source._class_indices(values, reader.n_rows, row_name)
+        if allow_unknown and (labels == classes.n).any():
+            row = int((labels == classes.n).argmax())
+            unknown = str(values.ravel()[row]), row_name(row)
+        # Partitions carry their labels, so use the smallest type.
+        labels = labels.astype(np.min_scalar_type(classes.n))
+        labels.setflags(write=False)
+        return replace(source, labels=labels, first_unknown=unknown)
 
     def expecting(self, expected: Expected | None, **stated: Any) -> Source:
         """Return these rows for a model; `stated` are arguments of `of`."""
@@ -302,19 +312,6 @@ class Source:
         return replace(self, ids=None, keys=None, reader=self.reader.without_ids())
 
     # ---- labels ----------------------------------------------------------------------------------
-
-    def _with_labels(self, stored: Labels) -> Source:
-        """Resolve the labels of all rows."""
-        row_name = stored.row_name or self.reader.row_name
-        labels = self._class_indices(stored.values, self.n_rows, row_name)
-        unknown = None
-        if self.allow_unknown and (labels == self.n_classes).any():
-            row = int((labels == self.n_classes).argmax())
-            unknown = str(stored.values.ravel()[row]), row_name(row)
-        # Partitions carry their labels, so use the smallest type.
-        labels = labels.astype(np.min_scalar_type(self.n_classes))
-        labels.setflags(write=False)
-        return replace(self, labels=labels, first_unknown=unknown)
 
     def _class_indices(
         self, values: Array, n_rows: int | None, row_name: Callable[[int], str]
@@ -452,13 +449,15 @@ class Source:
         return replace(part, labels=block.labels, keys=block.ids, class_of_column=None)
 
     def _part(self, reader: Reader, rows: slice) -> Source:
+        columns = (self.labels, self.ids, self.keys)
+        labels, ids, keys = (None if each is None else each[rows] for each in columns)
         return replace(
             self,
             contents=replace(self.contents, reader=reader, labels=None, ids=None),
             reader=reader,
-            labels=part_of(self.labels, rows),
-            ids=part_of(self.ids, rows),
-            keys=part_of(self.keys, rows),
+            labels=labels,
+            ids=ids,
+            keys=keys,
             offset=self.offset + rows.start,
             watch=None,
         )
@@ -469,7 +468,8 @@ def compared(blocks: Iterator[Block], expected: Expected) -> Iterator[Block]:
     first_rows, n_numbers, k = list[Any](), 0, None
     for block in blocks:
         yield block
-        k = fewer(k, smallest_k(block.rows))
+        if isinstance(block.rows, TopK):
+            k = fewer(k, smallest_k(block.rows))
         if expected.precision is not None and n_numbers < COMPARED_ELEMENTS:
             # Few rows of a large block suffice, and small blocks are too few alone.
             n_rows = COMPARED_ELEMENTS // max(1, numbers_per_row(block.rows)) + 1
@@ -479,11 +479,6 @@ def compared(blocks: Iterator[Block], expected: Expected) -> Iterator[Block]:
                 warn_of_precision(concatenate_rows(first_rows), expected.precision)
     if 0 < n_numbers < COMPARED_ELEMENTS:
         warn_of_precision(concatenate_rows(first_rows), expected.precision)
-    warn_of_fewer_classes(k, expected)
-
-
-def warn_of_fewer_classes(k: int | None, expected: Expected) -> None:
-    """Warn of rows that list fewer classes than the calibration rows did; None stands for all."""
     if k is not None and (expected.k is None or k < expected.k):
         n_listed = f"all {expected.classes.n}" if expected.k is None else expected.k
         warn_caller(

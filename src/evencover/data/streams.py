@@ -9,16 +9,8 @@ from typing import Any
 
 from evencover.arrays import to_numpy
 from evencover.classes import checked_names
-from evencover.data.columns import (
-    ID_KEYS,
-    LABEL_KEYS,
-    NAMES_KEY,
-    USUAL,
-    Keys,
-    found_key,
-    matrix_key,
-    names_logits,
-)
+from evencover.data.arrays import beside
+from evencover.data.columns import USUAL, Keys, matrix_key
 from evencover.data.entries import of_table
 from evencover.data.frames import FrameTable, is_frame
 from evencover.data.readers import ArrayReader, RawBlock, Reader, read_array, slices
@@ -26,30 +18,33 @@ from evencover.data.source import Contents, Labels
 from evencover.errors import InputError, listed
 
 
-def unpacked(values: Any, keys: Keys = USUAL) -> Contents:
-    """Unpack a frame, a dictionary, a Trainer's output, a pair of rows and labels, or rows."""
+def in_memory(values: Any, keys: Keys = USUAL) -> Contents:
+    """Read a frame, a dictionary, a Trainer's output, or rows."""
     if is_frame(values):
         return of_table(FrameTable.of(values), keys)
     if isinstance(values, Mapping):
-        return _of_dictionary(values, keys)
+        owner = "the dictionary"
+        key, logits = matrix_key(values, owner, keys)
+        reader = read_array(values[key])
+        about = beside(values, {key}, keys, owner, values.__getitem__, reader.n_classes)
+        return Contents(reader=reader, logits=logits, **about)
     if is_trainer_output(values):
-        rows = values.predictions
+        rows, labels = values.predictions, Labels(to_numpy(values.label_ids, "'labels'"))
         rows = rows[0] if isinstance(rows, tuple | list) else rows  # hidden states follow it
-        return contents_of_rows(rows, values.label_ids, logits=True)
-    rows, labels = rows_and_labels(values)
-    if labels is None:
-        return contents_of_rows(rows)
-    contents = unpacked(rows, keys)
-    return replace(contents, labels=Labels(to_numpy(labels, "'labels'")))
-
-
-def contents_of_rows(rows: Any, labels: Any = None, **about: Any) -> Contents:
-    """Return an array or top-k rows with labels; `about` are fields of the contents."""
-    names = getattr(rows, "class_names", None)
+        return Contents(reader=read_array(rows), labels=labels, logits=True)
+    names = getattr(values, "class_names", None)  # of top-k rows
     if names is not None:
         names = checked_names(names, len(names), "'class_names' of TopK")
-    stored = None if labels is None else Labels(to_numpy(labels, "'labels'"))
-    return Contents(reader=read_array(rows), class_names=names, labels=stored, **about)
+    return Contents(reader=read_array(values), class_names=names)
+
+
+def unpacked(block: Any, keys: Keys = USUAL) -> Contents:
+    """Unpack a block of a stream: rows, or a pair of rows and labels."""
+    rows, labels = rows_and_labels(block)
+    contents = in_memory(rows, keys)
+    if labels is None:
+        return contents
+    return replace(contents, labels=Labels(to_numpy(labels, "'labels'")))
 
 
 def is_trainer_output(values: Any) -> bool:
@@ -63,24 +58,6 @@ def rows_and_labels(block: Any) -> tuple[Any, Any]:
     if is_pair and (isinstance(block, tuple) or getattr(block[0], "ndim", 0) == 2):
         return block[0], block[1]
     return block, None
-
-
-def _of_dictionary(batch: Mapping[str, Any], keys: Keys) -> Contents:
-    owner = "the dictionary"
-    key = matrix_key(batch, owner, keys)
-    label = found_key(batch, keys.labels, LABEL_KEYS, owner, "labels_key")
-    ids = found_key(batch, keys.ids, ID_KEYS, owner, "ids_key")
-    names = batch.get(NAMES_KEY)
-    if names is not None:
-        names = to_numpy(names).tolist()
-        names = checked_names(names, len(names), f"{NAMES_KEY!r} in {owner}")
-    labels = None if label is None or not keys.read_labels else batch[label]
-    contents = contents_of_rows(batch[key], labels, logits=names_logits(key, batch))
-    return replace(
-        contents,
-        class_names=names or contents.class_names,
-        ids=None if ids is None or not keys.read_ids else batch[ids],
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

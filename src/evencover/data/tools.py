@@ -6,18 +6,11 @@ A rule is a function of a document that returns its records, or None for another
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from evencover.data.columns import Keys, entry_keys
-from evencover.data.location import Identity, Location, as_location, reading
-from evencover.data.records import (
-    Record,
-    RecordTable,
-    is_entries,
-    lists_classes,
-    parse_json,
-)
+from evencover.data.location import Location, as_location, reading
+from evencover.data.records import RecordTable, is_entries, lists_classes, parse_json
 from evencover.errors import InputError
 
 Records = list[Any] | None
@@ -106,6 +99,11 @@ def read_document(location: Location) -> Any:
         return parse_json(file.read(), f"'{location}'")
 
 
+def records_of_file(location: Location) -> Iterator[Any]:
+    """Return the records of a JSON file."""
+    return iter(records_of(read_document(location), f"'{location}'"))
+
+
 def read_predictions(path: str) -> Any:
     """Parse a JSON file that SpeciesNet wrote."""
     location = as_location(path)
@@ -119,34 +117,18 @@ def read_predictions(path: str) -> Any:
     return document
 
 
-@dataclass(frozen=True, kw_only=True)
-class JsonTable(RecordTable):
-    """A JSON document."""
-
-    @classmethod
-    def open(cls, location: Location, identity: Identity, keys: Keys | None) -> Self:
-        """Read the records of the whole document."""
-
-        def records(location: Location) -> Iterator[Record]:
-            return iter(records_of(read_document(location), f"'{location}'"))
-
-        return cls.of(location, identity, keys, records)
-
-
 def are_records(values: Any) -> bool:
     """Return whether a list in memory has rows that list their top classes, as pipelines return."""
     if not isinstance(values, list | tuple) or not values:
         return False
-    first = values[0]
-    if is_entries(first) or is_entries(values):
-        return True
-    return isinstance(first, Mapping) and lists_classes(first)
+    is_record = isinstance(values[0], Mapping) and lists_classes(values[0])
+    return is_record or is_entries(values[0]) or is_entries(values)
 
 
 def table_of_rows(values: Sequence[Any], keys: Keys) -> RecordTable:
     """Return rows in memory, as a pipeline returns them, as a table."""
     found = records_of(values, "the list")
-    return RecordTable.of(None, None, keys, lambda _: iter(found), name="the list")
+    return RecordTable.open(None, None, keys, lambda _: iter(found), "the list")
 
 
 # ---- writing -------------------------------------------------------------------------------------
