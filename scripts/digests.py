@@ -161,7 +161,7 @@ def cases() -> dict[str, Case]:
     for method, score, alpha, exact, kind in product(
         METHODS, SCORES, (0.05, 0.1, 0.3), (False, True), INPUTS
     ):
-        if not exact or class_of(method)._supports_exact:
+        if not exact or "exact" in class_of(method).supports:
             name = f"{method} {title(score)} {alpha}{' exact' * exact} {kind}"
             found[name] = Case(method, score, {"alpha": alpha, "exact": exact}, kind)
     for (variation, parameters), method, score in product(VARIATIONS.items(), METHODS, SCORES):
@@ -170,7 +170,7 @@ def cases() -> dict[str, Case]:
             found[name] = Case(method, score, parameters, INPUTS[1])
     for kinds, scores in ((TIED, SCORES), (TOP_K, TOP_K_SCORES)):
         for method, score, exact, kind in product(METHODS, scores, (False, True), kinds):
-            if not exact or class_of(method)._supports_exact:
+            if not exact or "exact" in class_of(method).supports:
                 name = f"{method} {title(score)}{' exact' * exact} {kind}"
                 found[name] = Case(method, score, {"exact": exact}, kind)
     return found
@@ -189,7 +189,7 @@ def class_of(method: str) -> type[BasePredictor]:
 def accepts(method: str, parameters: dict[str, Any]) -> bool:
     """Return whether a method takes these parameters."""
     kind = class_of(method)
-    if isinstance(parameters.get("alpha"), list) and not kind._supports_class_alpha:
+    if isinstance(parameters.get("alpha"), list) and "class alpha" not in kind.supports:
         return False
     if parameters.get("floor", "none") == kind.floor:  # as without the parameter
         return False

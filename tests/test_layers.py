@@ -99,3 +99,40 @@ def test_imports_have_no_cycle() -> None:
         subpackages[top(module)].discard(top(module))
     TopologicalSorter(subpackages).prepare()  # raises CycleError
     TopologicalSorter(import_graph()).prepare()
+
+
+def private_names(tree: ast.Module) -> set[str]:
+    """Return the private names that the classes of a module define."""
+    found = set()
+    for node in ast.walk(tree):
+        for part in node.body if isinstance(node, ast.ClassDef) else []:
+            if isinstance(part, ast.FunctionDef):
+                found.add(part.name)
+            elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                found.add(part.target.id)
+    return {name for name in found if name.startswith("_") and not name.endswith("__")}
+
+
+def test_no_module_outside_predictors_uses_a_private_name_of_them() -> None:
+    """A method may change what it has for itself; others ask the predictor or its fit."""
+    predictors = {name: tree for name, tree in modules().items() if top(name) == "predictors"}
+    private = set[str]().union(*map(private_names, predictors.values()))
+    assert {"_calibrate", "_derive", "_any_fit"} <= private
+    uses = [
+        f"{module} uses {node.attr} in line {node.lineno}"
+        for module, tree in modules().items()
+        if module not in predictors
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in private
+        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    ]
+    imported = [
+        f"{module} imports {alias.name}"
+        for module, tree in modules().items()
+        if module not in predictors
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and "evencover.predictors" in str(node.module)
+        for alias in node.names
+        if alias.name.startswith("_")
+    ]
+    assert not uses + imported

@@ -34,7 +34,7 @@ from evencover import (
 )
 from evencover.persistence import FORMAT
 from evencover.predictors import PREDICTORS, make_predictor, method_names
-from evencover.predictors.fit import checksum, digest, stored
+from evencover.predictors.fit import checksum
 
 # What is compared here is two predictors, on the rows at hand.
 pytestmark = pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
@@ -49,7 +49,7 @@ NAMES = ["Ελληνικά", "日本語", "español", "naïve 🐟", 'quote " an
 def fitted(data, method="clustered", **parameters):
     if method == "clustered":
         parameters = {"gamma": 0.4, "n_clusters": 2} | parameters
-    parameters["exact"] = parameters.get("exact", False) and PREDICTORS[method]._supports_exact
+    parameters["exact"] = parameters.get("exact", False) and "exact" in PREDICTORS[method].supports
     return make_predictor(method, **parameters).fit(*data, class_names=np.array(NAMES))
 
 
@@ -123,8 +123,8 @@ def test_a_loaded_predictor_answers_as_the_saved_one(data, path, method, exact, 
     before, after = predictor.get_params(), loaded.get_params()
     assert before | {"score": None} == after | {"score": None}
     assert loaded.class_names_ == tuple(NAMES)
-    np.testing.assert_equal(stored(loaded), stored(predictor))
-    assert digest(loaded) == digest(predictor)
+    np.testing.assert_equal(loaded.fit_.to_arrays(), predictor.fit_.to_arrays())
+    assert loaded.fit_.digest == predictor.fit_.digest
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
@@ -178,7 +178,7 @@ OTHER_ARRAYS = (
 @pytest.mark.parametrize("method", DAMAGED)
 def test_the_type_and_shape_of_every_array_are_checked(data, path, method):
     """A sample of rows may be shorter, because how many there are depends on their content."""
-    alpha = {"alpha": [0.1, 0.2] * 4} if PREDICTORS[method]._supports_class_alpha else {}
+    alpha = {"alpha": [0.1, 0.2] * 4} if "class alpha" in PREDICTORS[method].supports else {}
     save(fitted(data, method, exact=True, **alpha), path)
     whole = path.read_bytes()
     for name in contents(path)[0]:
@@ -237,7 +237,7 @@ OTHERS = [None, True, -1, 0, 7, 2**40, 2**70, HUGE, 0.5, -0.1, 1e999, "x", "", [
 @pytest.mark.parametrize("method", DAMAGED)
 def test_any_other_value_in_the_metadata_is_refused_or_gives_sets(data, path, method):
     """Whoever makes a new checksum gets a model that works, or InputError: nothing else."""
-    alpha = {"alpha": [0.1, 0.2] * 4} if PREDICTORS[method]._supports_class_alpha else {}
+    alpha = {"alpha": [0.1, 0.2] * 4} if "class alpha" in PREDICTORS[method].supports else {}
     groups = {"groups": list("aabbccdd")} if method == "grouped" else {}
     save(fitted(data, method, score=RAPS(), **alpha, **groups), path)
     whole, about = path.read_bytes(), contents(path)[1]
@@ -272,7 +272,7 @@ def assert_works(model, data):
         lambda: model.evaluate(data.rows[:-1], data.labels[:-1]),
         lambda: model.guarantee_text,
         lambda: model.with_alpha(0.3),
-        lambda: digest(model),
+        lambda: model.fit_.digest,
     ):
         with suppress(InputError):
             ask()
@@ -317,7 +317,7 @@ def test_a_flipped_bit_changes_nothing_or_is_rejected(data, path, method):
         damaged[rng.randrange(header if number % 2 else len(whole))] ^= 1 << rng.randrange(8)
         path.write_bytes(damaged)
         with suppress(InputError):
-            assert digest(load(path)) == digest(predictor)
+            assert load(path).fit_.digest == predictor.fit_.digest
             n_read += 1
     assert n_read < 0.1 * n_flips + 3
 

@@ -153,7 +153,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         method.fit(rows, labels, class_names=names, labels_are=INDICES)
         if unknown.any():
             fit = method.fit_
-            method.fit_ = method._refit(fit, fit.rows.with_misses(unknown[labels]), fit.inputs)
+            method.fit_ = fit.refitted(fit.rows.with_misses(unknown[labels]), fit.inputs)
         return model, classes
 
     def predict(self, X: Any) -> Array:

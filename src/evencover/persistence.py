@@ -1,6 +1,6 @@
 """Save and load predictors as safetensors with JSON metadata; loading runs no code.
 
-A file holds the fields of `predictors.fit.Fit`, each array once.
+A file holds the parameters and records of `predictors.fit.Fit`, each array once.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import evencover
-from evencover.arrays import Array, FloatArray
+from evencover.arrays import Array
 from evencover.data.location import as_location, existing_file, reading
 from evencover.errors import InputError, one_line
 from evencover.output.atomic import atomic_path, check_output
 from evencover.predictors import BasePredictor, predictor_class
-from evencover.predictors.fit import checksum, restored, restored_fit, stored
+from evencover.predictors.fit import Fit, checksum
 from evencover.scores import make_score
 
 FORMAT = 1
@@ -30,7 +30,7 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
         raise InputError(f"save must get a predictor. Got {type(predictor).__name__}{remedy}.")
     from safetensors.numpy import save as to_bytes
 
-    metadata, arrays = stored(predictor)
+    metadata, arrays = predictor.current_fit().to_arrays()
     path = check_output(path, force=force)
     metadata = {"format": FORMAT, "version": evencover.__version__, **metadata}
     metadata["checksum"] = checksum(metadata, arrays)
@@ -55,18 +55,15 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
 
 
 def _restored(metadata: dict[str, Any], arrays: dict[str, Array]) -> BasePredictor:
-    """Build a predictor from what `stored` returned."""
-    cls, parameters = predictor_class(metadata["method"]), dict(metadata["parameters"])
-    parameters["score"] = make_score(parameters["score"])
-    vectors = [key.removeprefix("parameters.") for key in arrays if key.startswith("parameters.")]
-    for name in vectors:
-        parameters[name] = restored(FloatArray, None, f"parameters.{name}", arrays)
-    predictor = cls(**parameters)
+    """Build a predictor from what `Fit.to_arrays` returned."""
+    cls, parameters = predictor_class(metadata["method"]), metadata["parameters"]
+    predictor = cls(**parameters | {"score": make_score(parameters["score"])})
     missing = predictor.get_params().keys() - parameters.keys()
     if missing:
         raise InputError(f"it lacks {', '.join(sorted(missing))}")
-    score = predictor._check_parameters()
-    predictor._adopt(restored_fit(metadata["fit"], arrays, predictor), score)
+    fit = Fit.from_arrays(predictor.with_params(), metadata["fit"], arrays)
+    _ = fit.rule  # raises if the score does not fit the classes
+    predictor.fit_ = fit
     return predictor
 
 

@@ -100,7 +100,9 @@ def test_compare_takes_alphas_and_a_floor(folder, run, data):
     assert found == json.loads(json.dumps(expected.to_dict()))
     found = succeeded(run("compare", "cal.npz", *options, *PAIRS, "--methods", "all")).out
     methods = {row["method"] for row in json.loads(found)["candidates"]}
-    assert methods == {name for name in methods_for_all() if PREDICTORS[name]._supports_class_alpha}
+    assert methods == {
+        name for name in methods_for_all() if "class alpha" in PREDICTORS[name].supports
+    }
 
 
 def test_recommend_takes_an_alpha_and_a_floor(folder, run):

@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_changes_nothing_but_time(deadly, client, parts,
     found = StandardPredictor(score="aps").fit(source, executor=client)
     assert killed_somebody()
     assert found.thresholds_.tobytes() == expected.thresholds_.tobytes()
-    assert found._groups.scores.scores.tobytes() == expected._groups.scores.scores.tobytes()
+    assert found.fit_.groups.scores.scores.tobytes() == expected.fit_.groups.scores.scores.tobytes()
     assert found.fit_.inputs.fingerprints == expected.fit_.inputs.fingerprints
 
     predict_to_folder(found, source, tmp_path / "there", executor=client)

@@ -100,7 +100,7 @@ def test_thresholds_are_those_of_the_definition(score):
             )
             for y in range(4)
         ]
-    groups = fits["clustered"]._groups
+    groups = fits["clustered"].fit_.groups
     for y in range(4):
         own = groups.scores.of(groups.of_class[y]).tolist()
         assert fits["clustered"].thresholds_[y] == oracle.conformal_quantile(own, MEANT[y])
@@ -134,8 +134,10 @@ def test_pooled_uses_all_classes_where_an_alpha_has_too_few_examples():
     p, labels = rows()
     with pytest.warns(UserWarning, match="'dog'"):
         predictor = fitted("pooled", p, labels, alpha={"dog": 0.001, "default": 0.1})
-    assert len(predictor._fitted.held_out.scores.scores) == 2 * len(labels)
-    assert predictor._fitted.t.upper.max() == np.inf  # and 400 examples are too few for 0.001, too
+    assert len(predictor.fit_.derived.held_out.scores.scores) == 2 * len(labels)
+    assert (
+        predictor.fit_.derived.t.upper.max() == np.inf
+    )  # and 400 examples are too few for 0.001, too
     assert np.isfinite(predictor.thresholds_[:3]).all()
 
 

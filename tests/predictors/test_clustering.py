@@ -96,7 +96,10 @@ def test_d1_has_exactly_floor_gamma_n_rows(simulate):
     """0.29 * 100 is 28.999999999999996 in floating point."""
     rows, labels = simulate(1000, 5, seed=1)
     predictor = ClusteredPredictor(gamma=0.29, n_clusters=2).fit(rows, labels)
-    assert predictor._groups.scores.offsets[-1] - predictor._groups.scores.offsets[-2] == 1000 - 290
+    assert (
+        predictor.fit_.groups.scores.offsets[-1] - predictor.fit_.groups.scores.offsets[-2]
+        == 1000 - 290
+    )
     assert predictor.gamma_ == 0.29
 
 

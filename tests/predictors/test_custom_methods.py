@@ -29,7 +29,7 @@ from evencover import (
     save,
 )
 from evencover.arrays import FloatArray, IntArray
-from evencover.predictors import PREDICTORS, make_predictor
+from evencover.predictors import PREDICTORS, Fit, make_predictor
 from evencover.scores import SCORES, Softmax, make_score
 
 GUIDE = Path(__file__).parents[2] / "CONTRIBUTING.md"
@@ -195,11 +195,21 @@ def test_the_state_of_a_method_is_kept_saved_and_checked(forget, data, tmp_path)
     state = load(path).fit_.state
     np.testing.assert_array_equal(state.means, fitted.fit_.state.means)
     assert state[1:] == (("one", "two"), None)
-    short = fitted.fit_.state._replace(means=np.zeros(2))
-    fitted.fit_ = replace(fitted.fit_, state=short)
-    save(fitted, path, force=True)
+    short = state._replace(means=np.zeros(2))
     with pytest.raises(InputError, match="'means'"):
-        load(path)
+        replace(fitted.fit_, state=short)
+    about, arrays = fitted.fit_.to_arrays()
+    with pytest.raises(InputError, match="'means'"):
+        Fit.from_arrays(Remembering(), about["fit"], arrays | {"state.means": np.zeros(2)})
+
+
+def test_exact_sets_need_a_pair_of_thresholds(forget, data):
+    """Coverage would otherwise be silently that of the larger rank."""
+    fitted = Remembering().fit(*data)
+    with pytest.raises(InputError, match="'exact'"):
+        Remembering(exact=True).fit(*data)
+    with pytest.raises(InputError, match="'exact'"):
+        fitted.set_params(exact=True).fit_scores(np.arange(6) / 7, np.arange(6), 6)
 
 
 def test_a_method_must_return_the_state_that_it_declares(forget, data):

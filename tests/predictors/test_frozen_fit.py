@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import sys
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from safetensors.numpy import load_file
 
 from evencover import PAS, InputError, load, save
 from evencover.predictors import make_predictor, method_names
-from evencover.predictors.fit import digest
+from evencover.predictors.fit import checksum
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
@@ -68,7 +69,7 @@ def answers(fitted, rows):
     """All that a predictor says and keeps."""
     attributes = [name for name in dir(fitted) if name.endswith("_") and not name.startswith("_")]
     return (
-        digest(fitted),
+        checksum(*fitted.current_fit().to_arrays()),
         fitted.predict_set(rows).to_lists(),
         [repr(getattr(fitted, name)) for name in attributes if name != "fit_"],
     )
@@ -99,8 +100,8 @@ def test_nothing_that_users_hold_changes_a_fit(data, method, score, text_ids, of
         predictor.fit_scores(scores, labels, N_CLASSES, ids=ids, ranks=ranks, class_names=names)
     else:
         predictor.fit(rows, labels, ids=ids, class_names=names)
-    before = answers(predictor, data.rows)
-    for held in (rows, labels, ids, names, prevalence, scores, ranks, *parameters.values()):
+    before, before_thresholds = answers(predictor, data.rows), repr(predictor.thresholds_)
+    for held in (rows, labels, ids, names, prevalence, scores, ranks):
         assert not isinstance(held, np.ndarray) or held.flags["W"]  # it is the user's
         spoil(held)
     for name in dir(predictor):
@@ -108,6 +109,15 @@ def test_nothing_that_users_hold_changes_a_fit(data, method, score, text_ids, of
             spoil(getattr(predictor, name))
     spoil(tuple(vars(predictor.fit_).values()))
     spoil(tuple(predictor.get_params(deep=True)))
+    assert answers(predictor, data.rows) == before
+    for name, value in parameters.items():  # which the predictor holds, too
+        whole = deepcopy(value)
+        spoil(value)
+        if not np.array_equal(value, whole):
+            with pytest.raises(InputError, match=f"'{name}' .*'fit' again"):
+                predictor.predict_set(data.rows)
+            assert repr(predictor.thresholds_) == before_thresholds
+        setattr(predictor, name, whole)
     assert answers(predictor, data.rows) == before
 
 

@@ -142,7 +142,7 @@ def test_fuzzy_is_its_formula(data, bandwidth):
         assert fitted.fit_.state.class_limits.tolist() == limits
         excess = [true[i] - limits[data.labels[i]] for i in held_out]
         offset = oracle.conformal_quantile(excess, meant)
-        assert fitted._from_fit(FuzzyPredictor._held_out).tolist() == sorted(excess)
+        assert fitted.fit_.derived.tolist() == sorted(excess)
         mask = [
             [1 - p - q <= offset for p, q in zip(row, limits, strict=True)] for row in data.rows
         ]

@@ -61,8 +61,8 @@ def test_thresholds_are_those_of_the_formula_by_hand(folds_seen, quietly, alpha,
         fitted = PooledPredictor(alpha=alpha, floor=floor).fit_scores(scores, labels, n_classes)
     folds = folds_seen[0][1]
     by_hand = oracle.pooled(scores, labels, folds, n_classes, alpha, guarded=floor == "auto")
-    assert fitted._fitted.pool.strength == pytest.approx(by_hand[0])
-    assert fitted._fitted.t.upper.max() == pytest.approx(by_hand[1])
+    assert fitted.fit_.derived.pool.strength == pytest.approx(by_hand[0])
+    assert fitted.fit_.derived.t.upper.max() == pytest.approx(by_hand[1])
     assert fitted.thresholds_.tolist() == by_hand[2]
     n = np.bincount(labels, minlength=n_classes)
     np.testing.assert_allclose(fitted.own_weight_, n / (n + by_hand[0]))
@@ -238,7 +238,7 @@ def test_copies_share_a_fold_and_a_side_and_are_warned_about(simulate, folds_see
     assert len(np.unique(np.stack([groups, folds]), axis=1).T) == len(n_rows)
     assert sorted(np.unique(folds)) == list(range(N_FOLDS))
     if split == "holdout":  # all copies of a row learn, or none does
-        scores = fitted._fitted.pool.scores
+        scores = fitted.fit_.derived.pool.scores
         learning = np.searchsorted(np.unique(scores), scores)
         assert score == "aps" or (np.bincount(learning) % 3 == 0).mean() > 0.98
 

@@ -183,7 +183,7 @@ anything = given(
 
 def make(method, **parameters):
     cls, own = method
-    parameters["exact"] &= cls._supports_exact
+    parameters["exact"] &= "exact" in cls.supports
     return cls(**own, **parameters)
 
 
@@ -250,7 +250,7 @@ def test_one_thread_and_three_give_the_identical_result(
     half, results = len(rows) // 2, []
     for threads in ("1", "3"):
         monkeypatch.setenv("EVENCOVER_THREADS", threads)
-        exact = PREDICTORS[method]._supports_exact
+        exact = "exact" in PREDICTORS[method].supports
         predictor = make_predictor(method, score=score, exact=exact)
         quietly(predictor, rows[:half], labels[:half])
         sets, p = predictor.predict_set(rows), oracle.p_values_of(predictor, rows)

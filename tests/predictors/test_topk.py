@@ -92,7 +92,7 @@ METHODS = [
     (method, exact)
     for method in method_names()
     for exact in (False, True)
-    if predictor_class(method)._supports_exact or not exact
+    if "exact" in predictor_class(method).supports or not exact
 ]
 
 

@@ -19,7 +19,6 @@ from evencover import (
     save,
 )
 from evencover.predictors import PREDICTORS, make_predictor, method_names
-from evencover.predictors.fit import stored
 
 K, CUT = 6, 250
 SCORES = ["softmax", "aps", APS(randomize=False), RAPS(k_reg=1), SAPS(), PAS()]
@@ -41,7 +40,7 @@ def made(method, **parameters):
 
 def assert_same(first, second):
     """Everything that a file holds is the same, bit for bit, but which inputs are known."""
-    (about, arrays), (other_about, other_arrays) = stored(first), stored(second)
+    (about, arrays), (other_about, other_arrays) = first.fit_.to_arrays(), second.fit_.to_arrays()
     del about["fit"]["inputs"], other_about["fit"]["inputs"]
     assert about == other_about
     for each in (arrays, other_arrays):
@@ -62,7 +61,7 @@ def assert_same(first, second):
 @pytest.mark.parametrize("method", method_names())
 def test_partial_fit_is_fit_on_all_rows(data, method, score, with_ids, exact):
     rows, labels = data
-    exact = exact and PREDICTORS[method]._supports_exact
+    exact = exact and "exact" in PREDICTORS[method].supports
 
     def named(start, stop):
         return {"ids": IDS[start:stop]} if with_ids else {}

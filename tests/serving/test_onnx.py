@@ -66,7 +66,7 @@ def assert_same_sets(graph, fitted, rows):
 
 def variants(method, score):
     """(exact, keep_top, type) of a predictor: few in the short form, all in the full one."""
-    can_be_exact = PREDICTORS[method]._supports_exact
+    can_be_exact = "exact" in PREDICTORS[method].supports
     if IS_DEEP:
         exact = [True, False] if can_be_exact else [False]
         return list(product(exact, [True, False], ["float16", "float32", "float64"]))

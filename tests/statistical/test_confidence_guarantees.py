@@ -90,5 +90,5 @@ def test_each_cluster_falls_short_as_rarely_as_was_asked_for():
             members = fitted.cluster_of_class_ == cluster
             coverage = (fitted.thresholds_[members] ** shape[members]).mean()
             is_below.append(coverage < 0.9)
-            exact.append(chance_below(int(fitted._groups.scores.counts[cluster])))
+            exact.append(chance_below(int(fitted.fit_.groups.scores.counts[cluster])))
     agrees(np.array(is_below), np.mean(exact))

@@ -97,7 +97,7 @@ def test_clustered_coverage_is_beta_for_every_cluster(broken):
         fitted.fit_scores(scores, labels, 10)
         for cluster in range(2):
             members = fitted.cluster_of_class_ == cluster
-            threshold, n = fitted.thresholds_[members][0], fitted._groups.scores.counts[cluster]
+            threshold, n = fitted.thresholds_[members][0], fitted.fit_.groups.scores.counts[cluster]
             weight = chance[members] / chance[members].sum()
             coverage = weight @ threshold ** shape[members]
             k = int(np.ceil((n + 1) * 0.9 - 1e-9))

@@ -274,7 +274,7 @@ EXACT = {
 def test_exact_coverage_is_exact_with_ties(method, n_values):
     """Within 3 standard errors of 0.9."""
     coverage = [
-        tied(EXACT[method]._with_params(random_state=seed), 12, n_values, 4000 + seed)
+        tied(EXACT[method].with_params(random_state=seed), 12, n_values, 4000 + seed)
         for seed in range(REPETITIONS)
     ]
     mean, error = mean_and_error(coverage)

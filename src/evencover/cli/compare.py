@@ -84,7 +84,7 @@ def compare(
     if floors == {"floor": None}:
         predictors = [predictor.set_params(floor=None) for predictor in predictors]
     if methods == "all" and alpha_of:
-        predictors = [predictor for predictor in predictors if predictor._supports_class_alpha]
+        predictors = [predictor for predictor in predictors if "class alpha" in predictor.supports]
     if data is None:
         from evencover.data import load_filetypes
 

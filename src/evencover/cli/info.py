@@ -54,7 +54,7 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "examples_per_class": _spread(predictor.class_counts_),
         "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
         **_recall(predictor),
-        **predictor._fitted_values(),
+        **predictor.current_fit().fitted_values,
     }
     return description | {
         "thresholds": predictor.thresholds_.tolist(),

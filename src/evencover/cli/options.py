@@ -106,7 +106,7 @@ class Rows:
 
         With a predictor, columns are in the order of its classes.
         """
-        model = None if predictor is None else predictor._current_fit().expected
+        model = None if predictor is None else predictor.current_fit().expected
         how: Any = {"allow_unknown": allow_unknown, "read_labels": read_labels, "expected": model}
         source = as_source(data, **self._arguments(), **how)
         if source.matching is not None and not source.matching.is_doubtful:  # else it was warned
@@ -297,7 +297,7 @@ def parameters_of(method: str | None = None, score: str | None = None) -> set[st
     from evencover.predictors import predictor_class
     from evencover.scores import make_score
 
-    names = set() if method is None else set(predictor_class(method)._parameter_names())
+    names = set() if method is None else set(predictor_class(method)().get_params())
     return names | (set() if score is None else {field.name for field in fields(make_score(score))})
 
 

@@ -18,7 +18,7 @@ from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import InputError, warn_caller
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
-from evencover.predictors.shift_checks import note_repeated_rows
+from evencover.predictors.held_out import note_repeated_rows
 from evencover.quantiles import Alpha, ClassAlpha, is_per_class
 from evencover.randomness import check_random_state
 from evencover.scores import Score, Softmax, make_score, score_names
@@ -110,7 +110,7 @@ def make_methods(methods: Sequence[str | BasePredictor] | str, alpha: Any) -> li
     """Make the predictors to compare: of "all", those that take this alpha."""
     predictors = _make_all(methods, methods_for_all, make_predictor, "method")
     if isinstance(methods, str) and methods == "all" and is_per_class(alpha):
-        predictors = [predictor for predictor in predictors if predictor._supports_class_alpha]
+        predictors = [predictor for predictor in predictors if "class alpha" in predictor.supports]
     return predictors
 
 
@@ -136,12 +136,12 @@ def compare_on(
     floor: Alpha | None = None,
 ) -> Comparison:
     """Try every method with every score on the same splits, and summarize by calibration size."""
-    shared: dict[str, Any] = {"alpha": alpha.typical if alpha.is_one else alpha}
+    shared: dict[str, Any] = {"alpha": alpha.typical if alpha.is_one else alpha.floats}
     if floor is not None:
         shared["floor"] = floor
     scores = list(rows.test_scores)
     settings = [
-        predictor._with_params(score=score, **shared)
+        predictor.with_params(score=score, **shared)
         for score, predictor in product(scores, predictors)
     ]
     outcomes = try_all(rows, settings, splits, seed)

@@ -82,7 +82,7 @@ def try_all(
 
     def fit(job: tuple[BasePredictor, Split]) -> Trial:
         predictor, split = job
-        fitted = predictor._with_params(random_state=(seed + split.repetition) % 2**64)
+        fitted = predictor.with_params(random_state=(seed + split.repetition) % 2**64)
         return Trial(rows.calibrate(fitted, split.calibration), split.is_test)
 
     # Linear algebra starts no threads meanwhile. That limit is one for the whole process, and each

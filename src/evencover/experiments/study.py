@@ -170,10 +170,10 @@ class Grid:
         variants = dict.fromkeys(flag(value, "exact", "a grid") for value in listed)
         clusterings = {"gamma": gamma, "n_clusters": n_clusters}
         self.predictors = [
-            predictor._with_params(exact=variant, alpha=alpha)
+            predictor.with_params(exact=variant, alpha=alpha)
             for entry in _entries(methods, "methods")
             for predictor in _predictors(entry, clusterings)
-            for variant in (variants if predictor._supports_exact else [False])
+            for variant in (variants if "exact" in predictor.supports else [False])
         ]
         names: dict[str, list[Any]] = {
             "data sets": [dataset.name for dataset in self.datasets],
@@ -241,12 +241,12 @@ def _predictors(entry: Any, clusterings: dict[str, Any]) -> list[BasePredictor]:
     for key in table:
         if key in DECIDED:
             raise InputError(f"The grid sets {key!r} for all methods. Got it for {name!r}.")
-    predictor = make_predictor(name)._with_params(**table)
+    predictor = make_predictor(name).with_params(**table)
     values = {key: _entries(v, key) for key, v in clusterings.items() if v is not None}
     if not clusterings.keys() <= predictor.get_params().keys():
         values = {}
     return [
-        predictor._with_params(**dict(zip(values, combination, strict=True)))
+        predictor.with_params(**dict(zip(values, combination, strict=True)))
         for combination in product(*values.values())
     ]
 
@@ -390,7 +390,7 @@ def sample(n_rows: int, n_classes: int, n_avg: int, repetition: int, seed: int) 
 def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> Row:
     """Compute the rows of the table, and counts by class summed over the repetitions."""
     predictors = [
-        predictor._with_params(
+        predictor.with_params(
             score=unit.score,
             keep_top=predictor.keep_top is True,  # by default the paper's sets
         )
@@ -428,7 +428,7 @@ def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> R
 
 def _record(grid: Grid, outcome: Outcome) -> Row:
     """Return the metrics of one trial."""
-    report, learned = outcome.report, outcome.predictor._fitted_values()
+    report, learned = outcome.report, outcome.predictor.current_fit().fitted_values
     return {
         "alpha": report.alpha,
         # As given, or by the paper's rule; 0 if it fell back to STANDARD.

@@ -37,9 +37,8 @@ from evencover.monitoring.state import (
 )
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels, warn_of_mismatch
-from evencover.predictors.fit import digest
+from evencover.predictors.held_out import about_copies
 from evencover.predictors.rule import SetRule
-from evencover.predictors.shift_checks import about_copies
 from evencover.quantiles import Thresholds, exact_fraction
 from evencover.randomness import places
 from evencover.sets import PredictionSets
@@ -131,7 +130,7 @@ class CoverageMonitor:
         *,
         state: MonitorState | str | os.PathLike[str] | None = None,
     ) -> None:
-        self._fit = predictor._current_fit()
+        self._fit = predictor.current_fit()
         asked = {"false_alarm": false_alarm, "tolerance": tolerance}
         level = exact_fraction(
             0.05 if false_alarm is None else false_alarm, "false_alarm", "CoverageMonitor"
@@ -148,7 +147,7 @@ class CoverageMonitor:
         self.state = state if isinstance(state, MonitorState) else MonitorState(state)
         self.model = self.state.add_model(
             ModelEntry(
-                *(digest(predictor), predictor.n_classes_, predictor.class_names_),
+                *(self._fit.digest, predictor.n_classes_, predictor.class_names_),
                 *(float(level), least, coverage - least),
             )
         )
@@ -320,7 +319,7 @@ class CoverageMonitor:
     def _source(
         self, probabilities: Any, labels: Any = None, ids: Any = None, **how: Any
     ) -> Source:
-        if self.predictor._current_fit() is not self._fit:
+        if self.predictor.current_fit() is not self._fit:
             raise InputError(
                 "'predictor' must not change after its monitor is made. Got one that was "
                 "calibrated again; make a new CoverageMonitor."

@@ -27,7 +27,6 @@ from evencover.output.atomic import (
 )
 from evencover.output.writers import ListedSets, Listing, write_sets
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.fit import digest
 from evencover.taxonomy import Taxonomy
 from evencover.threads import map_on_threads, results_in_order, single_threaded
 
@@ -148,7 +147,7 @@ def predict_to_folder(
     """
     folder = Path(folder).absolute()
     import_pyarrow()
-    source = predictor._current_fit().open(probabilities, ids=ids, read_labels=False)
+    source = predictor.current_fit().open(probabilities, ids=ids, read_labels=False)
     if source.n_rows is None:
         raise InputError(
             "'probabilities' must be files or arrays, which can be read again. Got an iterator; "
@@ -158,7 +157,7 @@ def predict_to_folder(
     listing = Listing(with_probabilities, top, tree)
     partitions = list(cut(source))
     made_from = {
-        "model": digest(predictor),
+        "model": predictor.current_fit().digest,
         "input": input_digest(source),
         "way of listing classes": str(listing),
     }

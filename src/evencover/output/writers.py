@@ -73,7 +73,7 @@ class Listing:
         executor: Any = None,
     ) -> Iterator[ListedSets]:
         """Yield listed sets; parameters are those of `predict_set_blocks`."""
-        source = predictor._current_fit().open(probabilities, ids=ids, read_labels=False)
+        source = predictor.current_fit().open(probabilities, ids=ids, read_labels=False)
         list_block = partial(self.list_block, predictor.rule(logits=source.logits))
         return map_source(source, list_block, ListedSets.concatenate, executor)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from evencover.predictors.base import BasePredictor
+from evencover.predictors.base import PREDICTORS, BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.classwise import ClasswisePredictor
 from evencover.predictors.clustered import ClusteredPredictor
@@ -18,7 +18,6 @@ from evencover.predictors.rc3p import RC3PPredictor
 from evencover.predictors.rule import SetRule
 from evencover.predictors.standard import StandardPredictor
 from evencover.scores import SCORES
-from evencover.scores.registry import Registry
 
 __all__ = [
     "DEFAULT_METHOD",
@@ -46,9 +45,6 @@ __all__ = [
 Registered = TypeVar("Registered", bound=type)
 
 DEFAULT_METHOD = "pooled"
-PREDICTORS: Registry[BasePredictor] = Registry(
-    "method", BasePredictor, "method", "evencover.predictors"
-)
 method_names, predictor_class = PREDICTORS.names, PREDICTORS.find
 
 # In the order in which help texts and tables list them.

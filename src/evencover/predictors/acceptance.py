@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
+from evencover.errors import warn_caller
 from evencover.randomness import RandomStream, random_order
 
 CONFIDENCE = 0.9
@@ -169,6 +170,12 @@ def fit_acceptance(
         n_tested = np.bincount(tested.classes[is_accepted], minlength=n_classes)
         if share is None or _passes(n_tested.sum(), n_right.sum(), accuracy, confidence):
             break
+    if not n_tested.any():
+        warn_caller(
+            f"No prediction is accepted: with {len(ids)} rows, no rule is shown to have accuracy "
+            f"{accuracy:g} with confidence {confidence:g}. Use more labeled rows, or a lower "
+            "accuracy."
+        )
     return Acceptance(limits, n_tested, n_right, accuracy, confidence)
 
 

@@ -17,6 +17,7 @@ from evencover.engine.blocks import gathered, joined, map_source
 from evencover.errors import InputError, MismatchWarning, warn_caller
 from evencover.evaluation.label_fit import label_fit
 from evencover.ids import id_keys
+from evencover.predictors.acceptance import Predictions
 from evencover.predictors.rule import BoundScore
 from evencover.quantiles import GroupedScores, calibration_scores
 from evencover.randomness import RandomStream, places, random_order
@@ -141,6 +142,11 @@ class CalibrationInputs(NamedTuple):
     precision: float | None = None
     k: int | None = None
 
+    @classmethod
+    def of(cls, read: Fingerprint, n_rows: int) -> CalibrationInputs:
+        """Identify rows that have been read; `n_rows` have a known label."""
+        return cls(((read.hexdigest(), n_rows),), read.sample, read.limit, read.precision, read.k)
+
     def followed_by(
         self, read: Fingerprint, offset: int, n_old: int, labels: IntArray, n_classes: int
     ) -> CalibrationInputs:
@@ -238,6 +244,17 @@ def read_rows(
         is_listed=source.reader.is_censored,
     )
     return rows, read
+
+
+def read_predictions(
+    source: Source, scoring: BoundScore, executor: Any
+) -> tuple[Predictions, Array]:
+    """Read all rows; return the most probable classes, if they are right, and the rows' keys."""
+    sampler = Sampler(source.n_rows, source.offset)
+    parts = map_source(source, scoring.predictions, joined, executor, sampler=sampler)
+    scores, classes, is_right, keys = gathered(parts, source.n_rows)
+    warn_of_mismatch(source, sampler.result(), scoring)
+    return Predictions(scores, classes, is_right), keys
 
 
 def appended(

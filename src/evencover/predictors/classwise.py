@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,7 +40,8 @@ class ClasswisePredictor(GroupPredictor):
         "widely between calibration sets; with many, a shortfall suggests a distribution shift."
     )
     _depends_on_prevalence: ClassVar[bool] = False
+    _remedies: ClassVar[tuple[str | None, str | None]] = (None, "pooled")
     _missing_class_note: ClassVar[str] = "classwise always includes them"
 
-    def _group(self, rows: CalibrationRows, state: Any) -> Groups:
+    def _derive(self, rows: CalibrationRows, state: None) -> Groups:
         return Groups(rows.by_class, np.arange(rows.n_classes))

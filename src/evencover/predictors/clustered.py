@@ -13,10 +13,10 @@ import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
 from evencover.errors import InputError, warn_caller
-from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.fit import Fit
+from evencover.predictors.fit import Fit, check_array
 from evencover.predictors.groups import GroupPredictor
+from evencover.predictors.method import Method
 from evencover.predictors.standard import StandardPredictor
 from evencover.quantiles import (
     Alpha,
@@ -26,7 +26,7 @@ from evencover.quantiles import (
     conformal_ranks,
     exact_fraction,
 )
-from evencover.validation import OPEN_SHARE, Check, unless, whole_number
+from evencover.validation import OPEN_SHARE, Check, real_number, unless, whole_number
 
 OF_CLASS = (
     "the distance of its scores from those of its cluster; classes with too few examples to join "
@@ -223,7 +223,7 @@ class ClusteredPredictor(GroupPredictor):
         cluster_of_class[large] = member
         return cluster_of_class, None
 
-    def _group(self, rows: CalibrationRows, state: ClusterState) -> Groups:
+    def _derive(self, rows: CalibrationRows, state: ClusterState) -> Groups:
         if not state.n_clusters:  # as STANDARD
             same_alpha = self._class_alpha(rows).of_class
             return Groups(rows.by(same_alpha), same_alpha)
@@ -235,14 +235,13 @@ class ClusteredPredictor(GroupPredictor):
 
     def _check_fit(self, fit: Fit) -> None:
         state: ClusterState = fit.state
+        check_array(state.cluster_of_class, "cluster_of_class", np.int64, fit.n_classes)
         clusters = np.unique(state.cluster_of_class)
         clusters = clusters[clusters != -1]
-        if state.cluster_of_class.shape != (fit.n_classes,):
-            raise InputError("'cluster_of_class' must have one cluster per class.")
         if not np.array_equal(clusters, np.arange(len(clusters))):
             raise InputError("'cluster_of_class' must count the clusters from 0 on.")
-        if not (0 <= state.n_clustering < len(fit.rows) and 0 <= state.gamma < 1):
-            raise InputError("'n_clustering' must be a part of the calibration rows.")
+        whole_number(state.n_clustering, "n_clustering", "the fit", 0, len(fit.rows) - 1)
+        real_number(state.gamma, "gamma", "the fit", 0, 1, open_high=True)
 
     @property
     def cluster_of_class_(self) -> IntArray:
@@ -262,16 +261,16 @@ class ClusteredPredictor(GroupPredictor):
         gamma: float = self._any_fit.state.gamma
         return gamma
 
-    def _guarantor(self) -> type[BasePredictor]:
-        return type(self) if self.n_clusters_ else StandardPredictor
+    def _guarantor(self, fit: Fit) -> type[Method]:
+        return type(self) if fit.state.n_clusters else StandardPredictor
 
-    def _own_guarantees(self) -> FloatArray:
-        is_null = (self.cluster_of_class_ < 0) & (self.n_clusters_ > 0)
-        return np.where(is_null, 0.0, super()._own_guarantees())
+    def _own_guarantees(self, fit: Fit) -> FloatArray:
+        is_null = (fit.state.cluster_of_class < 0) & (fit.state.n_clusters > 0)
+        return np.where(is_null, 0.0, super()._own_guarantees(fit))
 
-    def _fitted_values(self) -> dict[str, Any]:
+    def _fitted_values(self, fit: Fit) -> dict[str, Any]:
         """Gamma and M: what was asked for, or what the paper's rule gave."""
         return {
-            "gamma": self.gamma_ if self.gamma == "auto" else self.gamma,
-            "M": self.n_clusters_ if self.n_clusters == "auto" else self.n_clusters,
+            "gamma": fit.state.gamma if self.gamma == "auto" else self.gamma,
+            "M": fit.state.n_clusters if self.n_clusters == "auto" else self.n_clusters,
         }

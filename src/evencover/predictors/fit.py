@@ -4,43 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, partial
-from types import MappingProxyType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evencover.arrays import Array, to_numpy
-from evencover.classes import Classes
+from evencover import _kernels
+from evencover.arrays import Array, FloatArray, to_numpy
+from evencover.classes import Classes, as_written, by_class, checked_names
 from evencover.data.open import as_source
-from evencover.data.source import Expected, Source
-from evencover.errors import InputError
-from evencover.precision import warn_of_precision
+from evencover.data.source import Block, Expected, Source
+from evencover.errors import InputError, warn_caller
+from evencover.precision import PRECISIONS, warn_of_precision
 from evencover.predictors.acceptance import Acceptance
 from evencover.predictors.calibration import CalibrationInputs, CalibrationRows
+from evencover.predictors.guarantees import Floor, Needs, some_names
 from evencover.predictors.recall import RecallAtK
 from evencover.predictors.rule import BoundScore, SetRule
-from evencover.quantiles import ClassAlpha, Thresholds
-from evencover.scores import Score
-
-Value = TypeVar("Value")
+from evencover.quantiles import Alpha, ClassAlpha, Groups, Thresholds
+from evencover.scores import Score, make_score
+from evencover.topk import TopK
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     """All that a fit found, and all that it depends on.
 
-    Every method that fits builds one of these completely and then assigns it, so an error before
-    that leaves the old fit as it was. Arrays are read-only; copies and pickles are built by the
-    constructor, too.
+    It is built completely and then assigned, so an error before that leaves the old fit as it was.
+    Arrays are read-only. The constructor checks that the parts fit each other, also if they come
+    from a file.
 
     Parameters
     ----------
-    parameters
-        Those of the fit, by name: values of our own, vectors by class in the order of the classes.
+    method
+        An unfitted predictor with copies of the parameters of the fit.
     rows
         The calibration rows, with the base scores of their labels.
     thresholds
@@ -49,74 +49,62 @@ class Fit:
         What else the method found: a NamedTuple of arrays and numbers, or None.
     inputs
         The inputs of the rows.
-    given
-        The parameters as the predictor holds them, to notice when they are changed; not stored.
     acceptance
         Which predictions to accept, if that was fitted.
     """
 
-    parameters: Mapping[str, Any]
+    method: Any  # a BasePredictor, whose module imports this one
     rows: CalibrationRows
     thresholds: Thresholds
     state: Any
     inputs: CalibrationInputs
-    given: tuple[Any, ...]
     acceptance: Acceptance | None = None
 
     def __post_init__(self) -> None:
-        vars(self).update(
-            parameters=MappingProxyType(dict(self.parameters)),
-            thresholds=_frozen(self.thresholds),
-            state=_frozen(self.state),
-            inputs=_frozen(self.inputs),
-            acceptance=_frozen(self.acceptance),
-        )
-        # The parts must fit each other, also if they come from a file.
-        rows, n_classes, names = self.rows, self.rows.n_classes, self.rows.class_names
-        n_rows, acceptance = len(rows.scores), self.acceptance or ()
-        columns = (rows.scores, rows.labels, rows.ids, rows.ranks, rows.label_values)
-        _, lower, chance, rank_limit = self.thresholds
-        sample, limit = self.inputs.sample, self.inputs.limit
-        if n_classes < 2:
-            raise InputError(f"There must be at least 2 classes. Got {n_classes}.")
-        by_class = (*self.thresholds, *acceptance[:3])
-        for parts, n_entries in ((by_class, n_classes), (columns, n_rows)):
-            for part in parts:
-                if part is not None and np.shape(part) != (n_entries,):
-                    raise InputError(
-                        f"Thresholds need an entry per class, columns one per row. Got shape "
-                        f"{np.shape(part)} for {n_entries}."
-                    )
-        if (lower is None) != (chance is None) or not _within(chance, 0, 1):
-            raise InputError("A pair of thresholds must have a probability in [0, 1].")
-        if not _within(rank_limit, 0, n_classes):
-            raise InputError(f"Limits on ranks must be between 0 and {n_classes}.")
-        if names is not None:
-            if len(names) != n_classes or not all(isinstance(name, str) for name in names):
-                raise InputError(
-                    f"Class names must be text, one per class. Got {len(names)} for {n_classes}."
-                )
-            if len(set(names) - {""}) < n_classes:
-                name = next(name for name in names if not name or names.count(name) > 1)
-                raise InputError(
-                    f"Class names must be unique and not empty. Got {name!r}; rename a class."
-                )
-        if not n_rows or not _within(rows.labels, 0, n_classes - 1):
-            raise InputError(f"Calibration labels must be between 0 and {n_classes - 1}.")
-        if not _within(rows.ranks, 1, n_classes) or rows.ids.dtype != np.uint64:
-            raise InputError(f"Ranks of calibration labels must be between 1 and {n_classes}.")
-        state = self.state or ()
-        for part in (*self.thresholds, *state, rows.scores, rows.label_values, *acceptance):
-            if isinstance(part, np.ndarray | float) and np.isnan(part).any():
-                raise InputError("There must be no NaN in a fit.")
-        if sample.shape[1:] != (2,) or sample.dtype != np.uint64 or not 0 <= limit < 2**64:
-            raise InputError("The sample of calibration rows must have two columns of 64 bits.")
+        read_only((self.thresholds, self.state, self.inputs, self.acceptance))
+        _check_rows(self.rows)
+        _check_inputs(self.inputs, self.n_classes)
+        _check_thresholds(self.thresholds, self.n_classes)
+        if self.acceptance is not None:
+            _check_acceptance(self.acceptance, self.n_classes)
+        if not isinstance(self.state, self.method._State):
+            name = self.method._State.__name__
+            raise TypeError(
+                f"The state that {type(self.method).__name__} returns next to the thresholds must "
+                f"be {name}. Got {self.state!r}."
+            )
+        self.method._check_fit(self)
+
+    @classmethod
+    def calibrated(
+        cls,
+        predictor: Any,
+        rows: CalibrationRows,
+        inputs: CalibrationInputs,
+        acceptance: Acceptance | None = None,
+    ) -> Fit:
+        """Calibrate the method of a predictor on rows; copy its parameters."""
+        method = type(predictor)(**deepcopy(predictor.get_params()))
+        scored = rows.scored_by(_counted(make_score(method.score), rows))
+        # What `_calibrate` sets on its predictor is lost.
+        thresholds, state = method.with_params()._calibrate(scored)
+        if method.exact and thresholds.lower is None:
+            raise method._not_exact()
+        thresholds = method._with_floor(thresholds, scored)
+        fit = cls(method, rows, thresholds, state, inputs, acceptance)
+        fit.warn()
+        return fit
+
+    def refitted(self, rows: CalibrationRows, inputs: CalibrationInputs, **changed: Any) -> Fit:
+        """Calibrate on other rows, or with other parameters; all else as for this fit."""
+        method = self.method.with_params(**changed)
+        return Fit.calibrated(method, rows, inputs, self.acceptance)
 
     def __reduce__(self) -> Any:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Fit, tuple((values | {"parameters": dict(self.parameters)}).values())
+        # Copies and pickles are built by the constructor, too.
+        return Fit, tuple(getattr(self, field.name) for field in fields(self))
 
-    # ---- what follows ------------------------------------------------------------------------
+    # ---- classes and inputs ------------------------------------------------------------------
 
     @property
     def n_classes(self) -> int:
@@ -129,35 +117,90 @@ class Fit:
         return self.rows.class_names
 
     @cached_property
+    def classes(self) -> Classes:
+        """The classes, by which labels and inputs are matched."""
+        return Classes(self.n_classes, self.class_names)
+
+    @property
+    def expected(self) -> Expected:
+        """What an input must be like: the classes, the precision and the listed classes."""
+        return Expected(self.classes, self.inputs.precision, self.inputs.k)
+
+    def open(self, probabilities: Any, labels: Any = None, ids: Any = None, **how: Any) -> Source:
+        """Open rows as a source with the classes of the fit; see `as_source`."""
+        return as_source(probabilities, labels, ids=ids, expected=self.expected, **how)
+
+    def check_precision(self, rows: Array) -> None:
+        """Warn, once, of rows in memory with another precision than the calibration rows."""
+        if "is_checked" not in vars(self) and warn_of_precision(rows, self.inputs.precision):
+            vars(self)["is_checked"] = True
+
+    # ---- sets and p-values -------------------------------------------------------------------
+
+    @cached_property
     def alpha(self) -> ClassAlpha:
         """The target miscoverage of each class."""
-        alpha = ClassAlpha.of(self.parameters["alpha"], None, self.rows.n_classes)
-        return ClassAlpha(_frozen(alpha.values), _frozen(alpha.of_class), alpha.one)
+        alpha: ClassAlpha = read_only(self.method._class_alpha(self.rows))
+        return alpha
 
     @property
     def keep_top(self) -> bool:
         """Whether every set contains the most probable class; by default, unless it is exact."""
-        chosen = self.parameters["keep_top"]
-        return not self.parameters["exact"] if chosen == "auto" else bool(chosen)
+        chosen = self.method.keep_top
+        return not self.method.exact if chosen == "auto" else bool(chosen)
 
     @cached_property
     def rule(self) -> SetRule:
         """The rule that turns rows and ids into sets."""
-        parameters, rows = self.parameters, self.rows
-        score: Score = parameters["score"].with_counts(rows.class_counts, rows.class_names)
-        scoring = BoundScore(
-            score,
-            bool(parameters["from_logits"]),
-            parameters["random_state"],
-            assumed=True,
-        )
-        thresholds = _frozen(score.base_thresholds(self.thresholds))
-        return SetRule(scoring, thresholds, self.keep_top, rows.class_names, self.acceptance)
+        method, score = self.method, _counted(make_score(self.method.score), self.rows)
+        scoring = BoundScore(score, bool(method.from_logits), method.random_state, assumed=True)
+        thresholds = read_only(score.base_thresholds(self.thresholds))
+        return SetRule(scoring, thresholds, self.keep_top, self.class_names, self.acceptance)
 
     @cached_property
     def scored_rows(self) -> CalibrationRows:
         """The rows with the scores that the method compares."""
         return self.rows.scored_by(self.rule.scoring.score)
+
+    @cached_property
+    def derived(self) -> Any:
+        """What the method derives from the rows and the state for p-values and explanations."""
+        return read_only(self.method._derive(self.scored_rows, self.state))
+
+    @property
+    def groups(self) -> Groups | None:
+        """The groups of calibration scores behind the thresholds, if there are such."""
+        return self.derived if isinstance(self.derived, Groups) else None
+
+    def p_values(self, block: Block, *, logits: bool | None = None) -> Any:
+        """Compute the p-value of each class in each row (n, K), or of top-k rows a CSR array."""
+        scoring, rows, groups = self.rule.scoring.for_input(logits), block.rows, self.groups
+        is_listed, is_exact = isinstance(rows, TopK), self.method.exact
+        if groups is not None and not is_listed and scoring.score.base is scoring.score:
+            draws = scoring.draws(block, exact=is_exact)
+            calibration = (groups.scores.scores, groups.scores.offsets, groups.of_class)
+            with scoring.checking(block):
+                return _kernels.p_values(
+                    scoring.score.kernel, rows, draws, *calibration, logits=scoring.logits
+                )
+        compute = partial(self.method._p_values, self) if groups is None else groups.p_values
+        own_share = np.ones(len(rows))
+        if is_exact:  # a row itself counts at random
+            own_share -= scoring.rank_draws(block)
+        if not is_listed:
+            scores = scoring.matrix(block, scoring.draws(block))
+            return compute(scores, np.arange(self.n_classes), own_share[:, None])
+        from scipy.sparse import csr_array
+
+        # The entries of all rows are one row of the classes that they list.
+        scores, own_share = (
+            scoring.entries(block, scoring.draws(block))[0],
+            own_share[rows.row_of_entry],
+        )
+        p_values = compute(scores[None], rows.classes, own_share[None])[0]
+        return csr_array((p_values, rows.classes, rows.starts), shape=rows.shape)
+
+    # ---- guarantees and explanations ---------------------------------------------------------
 
     @cached_property
     def recall(self) -> RecallAtK | None:
@@ -168,73 +211,133 @@ class Fit:
         listed = counts - np.bincount(self.rows.labels[missing], minlength=self.n_classes)
         return RecallAtK(counts, listed, np.isinf(self.thresholds.upper))
 
-    def once(self, name: str, make: Callable[[], Value]) -> Value:
-        """Return what a method derives from the rows and the state; made when first needed."""
-        known = vars(self)
-        if name not in known:
-            known[name] = _frozen(make(), copy=False)
-        value: Value = known[name]
-        return value
-
-    def open(
-        self,
-        probabilities: Any,
-        labels: Any = None,
-        ids: Any = None,
-        **how: Any,
-    ) -> Source:
-        """Open rows as a source with the classes of the fit; see `as_source`."""
-        return as_source(probabilities, labels, ids=ids, expected=self.expected, **how)
-
     @cached_property
-    def classes(self) -> Classes:
-        """The classes, by which labels and inputs are matched."""
-        return Classes(self.rows.n_classes, self.rows.class_names)
+    def guarantees(self) -> FloatArray:
+        """The guaranteed coverage of each class (K,), on average over calibration sets; 0 if none.
+
+        A threshold that is at least the k-th smallest of the class's own n calibration scores
+        covers the class with probability k/(n+1) or more.
+        """
+        by_floor = self.floor.guarantees(self.rows.class_counts, self.alpha)
+        guarantees = np.maximum(self.method._own_guarantees(self), by_floor)
+        if self.recall is not None:
+            guarantees = self.recall.limited(guarantees)
+        guarantees.setflags(write=False)
+        return guarantees
 
     @property
-    def expected(self) -> Expected:
-        """What an input must be like: the classes, the precision and the listed classes."""
-        return Expected(self.classes, self.inputs.precision, self.inputs.k)
+    def floor(self) -> Floor:
+        """The coverage that the parameter of this name guarantees to every class."""
+        floor: Floor = self.method._floor
+        return floor
 
-    def check_precision(self, rows: Array) -> None:
-        """Warn, once, of rows in memory with another precision than the calibration rows."""
-        if "is_checked" not in vars(self) and warn_of_precision(rows, self.inputs.precision):
-            vars(self)["is_checked"] = True
+    @property
+    def confidence(self) -> Alpha | None:
+        """The share of calibration sets for which the guarantee holds; None: on average."""
+        confidence: Alpha | None = getattr(self.method, "confidence", None)
+        return confidence
+
+    @property
+    def row_needs(self) -> Needs:
+        """How many rows a threshold takes."""
+        return Needs.at(self.alpha.typical, self.confidence)
+
+    @property
+    def weights(self) -> dict[str, FloatArray]:
+        """Shares (K,) of the sources of each class's threshold, by name."""
+        weights: dict[str, FloatArray] = self.method._weights(self)
+        return weights
+
+    @property
+    def fitted_values(self) -> dict[str, Any]:
+        """Plain values worth a column in a table, such as the number of clusters."""
+        values: dict[str, Any] = self.method._fitted_values(self)
+        return values
+
+    def warn(self) -> None:
+        """Warn of an alpha that seems to be the coverage, and of classes with too few rows."""
+        largest = float(self.alpha.values[-1])
+        if largest > 0.5:
+            warn_caller(
+                f"alpha is {largest:g}, the target miscoverage; for coverage {largest:g} use "
+                f"alpha={1 - largest:g}."
+            )
+        recall = None if self.recall is None else self.recall.warning(float(1 - self.alpha.typical))
+        if recall is not None:
+            warn_caller(recall)
+        is_absent = self.rows.class_counts == 0
+        n_few = int((np.isinf(self.thresholds.upper) & ~is_absent).sum())
+        if n_few and self.thresholds.rank_limit is None:
+            takes = f", which takes {self.row_needs.least}" if self.alpha.is_one else ""
+            where_listed = " where a row lists them" if self.rows.is_listed else ""
+            warn_caller(
+                f"{n_few} of {self.n_classes} classes have calibration examples, but too few for a "
+                f"finite threshold at alpha = {self.alpha}{takes}; they are always included"
+                f"{where_listed}."
+            )
+        if is_absent.any():
+            warn_caller(
+                f"{int(is_absent.sum())} of {self.n_classes} classes have no calibration examples"
+                f"{some_names(self.class_names, is_absent)}; {self.method._missing_class_note}."
+            )
+
+    # ---- the stored form ---------------------------------------------------------------------
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return what a file holds: plain values, ready for JSON, and arrays."""
+        parameters = self.method.get_params() | {"score": make_score(self.method.score)}
+        plain = {name: as_json(value) for name, value in parameters.items()}
+        about: dict[str, Any] = {}
+        arrays: dict[str, Array] = {}
+        for name in self._kinds(self.method):
+            record = getattr(self, name)
+            values = {} if record is None else {key: getattr(record, key) for key in _parts(record)}
+            own = {key: value for key, value in values.items() if isinstance(value, np.ndarray)}
+            arrays |= {f"{name}.{key}": np.ascontiguousarray(value) for key, value in own.items()}
+            others = {key: value for key, value in values.items() if key not in own}
+            about[name] = None if record is None else others
+        return {"method": self.method.method, "parameters": plain, "fit": about}, arrays
+
+    @classmethod
+    def from_arrays(cls, method: Any, about: dict[str, Any], arrays: dict[str, Array]) -> Fit:
+        """Build the fit of a method from "fit" of `to_arrays`, and its arrays."""
+        method._check_parameters()
+        kinds, arrays = cls._kinds(method), dict(arrays)
+        records: dict[str, Any] = dict.fromkeys(kinds)
+        for name, kind in kinds.items():
+            names = [key for key in arrays if key.startswith(f"{name}.")]
+            own = {key.removeprefix(f"{name}."): arrays.pop(key) for key in names}
+            if about[name] is None and not own:
+                continue
+            values = about[name] | own
+            if values.keys() != set(_parts(kind)) or len(values) < len(about[name]) + len(own):
+                raise InputError(f"{name} must have {', '.join(_parts(kind))}")
+            records[name] = kind(**{key: _as_tuple(value) for key, value in values.items()})
+        unknown = arrays.keys() | about.keys() - kinds.keys()
+        if unknown:
+            raise InputError(f"{', '.join(sorted(unknown))} are unknown")
+        return cls(method, **records)
+
+    @staticmethod
+    def _kinds(method: Any) -> dict[str, Any]:
+        """Return the types of the records that a file holds, by name."""
+        return {
+            "rows": CalibrationRows,
+            "thresholds": Thresholds,
+            "state": method._State,
+            "inputs": CalibrationInputs,
+            "acceptance": Acceptance,
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all that a file holds."""
+        return checksum(*self.to_arrays())
 
 
-def _frozen(value: Any, *, copy: bool = True) -> Any:
-    """Return an array, or the arrays of a NamedTuple, as a read-only copy, or made read-only."""
-    if isinstance(value, np.ndarray):
-        if value.flags["W"]:
-            value = value.copy() if copy else value
-            value.setflags(write=False)
-        return value
-    if isinstance(value, tuple):
-        items = map(partial(_frozen, copy=copy), value)
-        return value._make(items) if hasattr(value, "_make") else tuple(items)
-    if is_dataclass(value) and not copy:
-        for item in vars(value).values():
-            _frozen(item, copy=False)
-    return value
-
-
-def _within(values: Array | None, low: float, high: float) -> bool:
-    if values is None or not len(values):
-        return True
-    return bool(low <= values.min() and values.max() <= high)
-
-
-# ---- the stored form -----------------------------------------------------------------------------
-
-
-def digest(predictor: Any) -> str:
-    """Hash all that is saved of a predictor."""
-    return checksum(*stored(predictor))
-
-
-def checksum(metadata: Any, arrays: Mapping[str, Array]) -> str:
-    """Hash metadata and arrays, whatever their order."""
-    text = json.dumps(json.loads(json.dumps(metadata)), sort_keys=True)
+def checksum(about: Any, arrays: Mapping[str, Array]) -> str:
+    """Hash plain values and arrays, whatever their order."""
+    text = json.dumps(json.loads(json.dumps(about)), sort_keys=True)
     content = hashlib.blake2b(text.encode(), digest_size=16)
     for name, values in sorted(arrays.items()):
         content.update(f"{name!r} {values.dtype} {values.shape}".encode())
@@ -242,101 +345,128 @@ def checksum(metadata: Any, arrays: Mapping[str, Array]) -> str:
     return content.hexdigest()
 
 
-def stored(predictor: Any) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return what a file holds of a fitted predictor: metadata, ready for JSON, and arrays."""
-    fit: Fit = predictor._current_fit()
-    arrays: dict[str, Array] = {}
-    parameters = {
-        name: _store(_plain(value), f"parameters.{name}", arrays)
-        for name, value in fit.parameters.items()
-    }
-    metadata = {name: _store(getattr(fit, name), name, arrays) for name in STORED}
-    return {"method": predictor.method, "parameters": parameters, "fit": metadata}, arrays
-
-
-def restored_fit(metadata: dict[str, Any], arrays: dict[str, Array], predictor: Any) -> Fit:
-    """Build the fit of a predictor from what `stored` returned."""
-    hints = get_type_hints(Fit) | {"state": predictor._State}
-    if metadata.keys() != set(STORED):
-        raise InputError(f"it must have {', '.join(STORED)}")
-    values = {name: restored(hints[name], metadata[name], name, arrays) for name in STORED}
-    if arrays:
-        raise InputError(f"{', '.join(arrays)} are unknown")
-    return Fit(predictor.get_params(), **values, given=tuple(predictor.get_params().values()))
-
-
-STORED = [field.name for field in fields(Fit) if field.name not in ("parameters", "given")]
-
-
-def _plain(value: Any) -> Any:
-    """Return a parameter that JSON holds without loss, fractions as text; or a vector of floats."""
+def as_json(value: Any) -> Any:
+    """Return a parameter as JSON holds it without loss: fractions as text, vectors as lists."""
     if isinstance(value, Score):
         value = value.to_dict()
+    named = by_class(value, "parameter")
+    if named is not None:
+        return {name: as_json(item) for name, item in named.items()}
     if isinstance(value, np.floating):
-        value = float(str(value))  # a float32 0.01 is the decimal that the user wrote
-    if isinstance(value, np.ndarray) and value.dtype == np.float64:
-        return value
-    if isinstance(value, np.generic) or hasattr(value, "__array__"):
-        value = to_numpy(value).tolist()
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return float(str(value))  # a float32 0.01 is the decimal that the user wrote
+    if isinstance(value, np.generic):
+        return value.item()
+    if hasattr(value, "__array__"):
+        return as_written(to_numpy(value)).tolist()
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [as_json(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _store(value: Any, name: str, arrays: dict[str, Array]) -> Any:
-    """Return a value as JSON holds it; put its arrays into `arrays`, and null in their place."""
+def _parts(record: Any) -> list[str]:
+    """Return the names of the fields of a NamedTuple or dataclass."""
+    is_class = is_dataclass(record)
+    return [field.name for field in fields(record)] if is_class else list(record._fields)
+
+
+def _as_tuple(value: Any) -> Any:
+    """Return a value from JSON, which has lists for tuples."""
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+
+
+def read_only(value: Any) -> Any:
+    """Make the arrays of a value read-only; return the value."""
     if isinstance(value, np.ndarray):
-        arrays[name] = np.ascontiguousarray(value)
-        return None
-    if hasattr(value, "_asdict") or is_dataclass(value):
-        parts = {part: getattr(value, part) for part in _parts(type(value))}
-        return {part: _store(item, f"{name}.{part}", arrays) for part, item in parts.items()}
-    return [_store(item, name, arrays) for item in value] if isinstance(value, tuple) else value
-
-
-def _parts(cls: Any) -> dict[str, Any]:
-    """Return the types of the fields of a NamedTuple or dataclass, by name."""
-    hints = get_type_hints(cls)
-    names = [field.name for field in fields(cls)] if is_dataclass(cls) else cls._fields
-    return {name: hints[name] for name in names}
-
-
-def restored(hint: Any, value: Any, name: str, arrays: dict[str, Array]) -> Any:
-    """Build a value of this type from its stored form, and take its arrays out of `arrays`.
-
-    Raise InputError for what `_store` would not have written.
-    """
-    kind, arguments = get_origin(hint), get_args(hint)
-    if kind is UnionType:  # with None
-        if value is None and not any(key == name or key.startswith(f"{name}.") for key in arrays):
-            return None
-        return restored(arguments[0], value, name, arrays)
-    if kind is np.ndarray or kind is NDArray:  # NumPy 2.5 has its own alias from Python 3.12 on
-        if value is not None or name not in arrays:
-            raise InputError(f"it lacks {name}")
-        array = arrays.pop(name)
-        dtype = arguments[0] if kind is NDArray else get_args(arguments[1])[0]
-        if dtype is not Any and array.dtype != dtype:
-            raise InputError(f"{name} has the type {array.dtype}")
-        return array
-    if kind is tuple and isinstance(value, list):
-        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
-        return tuple(
-            restored(item_type, item, name, arrays)
-            for item_type, item in zip(kinds, value, strict=True)
-        )
-    if is_dataclass(hint) or hasattr(hint, "_fields"):
-        parts = _parts(hint)
-        if not isinstance(value, dict) or value.keys() != parts.keys():
-            raise InputError(f"{name} must have {', '.join(parts)}")
-        return hint(
-            **{
-                part: restored(item_type, value[part], f"{name}.{part}", arrays)
-                for part, item_type in parts.items()
-            }
-        )
-    if kind is tuple or type(value) is not hint:
-        raise InputError(f"{name} must be of the type {getattr(hint, '__name__', hint)}")
+        value.setflags(write=False)
+    elif isinstance(value, tuple):
+        for item in value:
+            read_only(item)
+    elif is_dataclass(value):
+        for item in vars(value).values():
+            read_only(item)
     return value
+
+
+def _counted(score: Score, rows: CalibrationRows) -> Score:
+    """Fill in what the calibration labels decide."""
+    return score.with_counts(rows.class_counts, rows.class_names)
+
+
+# ---- checks --------------------------------------------------------------------------------------
+
+
+def check_array(values: Any, name: str, dtype: Any, size: int) -> None:
+    """Raise InputError unless this is an array of `size` entries of a type, without NaN."""
+    found, shape = getattr(values, "dtype", None), np.shape(values)
+    if found != dtype or shape != (size,):
+        raise InputError(
+            f"'{name}' must have {size} entries of the type {np.dtype(dtype)}. Got {found} in the "
+            f"shape {shape}."
+        )
+    if found.kind == "f" and np.isnan(values).any():
+        raise InputError(f"'{name}' must have numbers. Got NaN.")
+
+
+def _check_rows(rows: CalibrationRows) -> None:
+    n_rows, n_classes, names = np.size(rows.scores), rows.n_classes, rows.class_names
+    if type(n_classes) is not int or n_classes < 2:
+        raise InputError(f"There must be at least 2 classes. Got {n_classes!r}.")
+    if n_rows == 0:
+        raise InputError("There must be at least one calibration row. Got none.")
+    check_array(rows.scores, "scores", np.float64, n_rows)
+    check_array(rows.labels, "labels", np.int64, n_rows)
+    check_array(rows.ids, "ids", np.uint64, n_rows)
+    _check_range(rows.labels, "labels", 0, n_classes - 1)
+    if rows.ranks is not None:
+        check_array(rows.ranks, "ranks", np.int64, n_rows)
+        _check_range(rows.ranks, "ranks", 1, n_classes)
+    if rows.label_values is not None:
+        check_array(rows.label_values, "label_values", np.float64, n_rows)
+    if names is not None:
+        if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+            raise InputError("'class_names' must be text.")
+        if len(names) != n_classes or len(set(names) - {""}) < n_classes:
+            checked_names(names, n_classes, "'class_names'")
+    if {type(rows.by_index), type(rows.of_base), type(rows.is_listed)} != {bool}:
+        raise InputError("'by_index', 'of_base' and 'is_listed' must be True or False.")
+
+
+def _check_thresholds(thresholds: Thresholds, n_classes: int) -> None:
+    upper, lower, chance, rank_limit = thresholds
+    check_array(upper, "upper", np.float64, n_classes)
+    if lower is not None or chance is not None:
+        check_array(lower, "lower", np.float64, n_classes)
+        check_array(chance, "upper_probability", np.float64, n_classes)
+        _check_range(chance, "upper_probability", 0, 1)
+    if rank_limit is not None:
+        check_array(rank_limit, "rank_limit", np.int64, n_classes)
+        _check_range(rank_limit, "rank_limit", 0, n_classes)
+
+
+def _check_inputs(inputs: CalibrationInputs, n_classes: int) -> None:
+    sample, limit, k = inputs.sample, inputs.limit, inputs.k
+    if sample.dtype != np.uint64 or sample.ndim != 2 or sample.shape[1] != 2:
+        raise InputError("The sample of calibration rows must have two columns of 64 bits.")
+    if type(limit) is not int or not 0 <= limit < 2**64:
+        raise InputError(f"'limit' must have 64 bits. Got {limit!r}.")
+    if k is not None and (type(k) is not int or not 1 <= k <= n_classes):
+        raise InputError(f"'k' must be between 1 and {n_classes}. Got {k!r}.")
+    if inputs.precision is not None and inputs.precision not in PRECISIONS:
+        raise InputError(f"'precision' must be a known one. Got {inputs.precision!r}.")
+    for text, end in inputs.fingerprints:
+        if not isinstance(text, str) or type(end) is not int:
+            raise InputError("Fingerprints must be text with the index after the last row.")
+
+
+def _check_acceptance(acceptance: Acceptance, n_classes: int) -> None:
+    check_array(acceptance.limits, "limits", np.float64, n_classes)
+    check_array(acceptance.n_tested, "n_tested", np.int64, n_classes)
+    check_array(acceptance.n_right, "n_right", np.int64, n_classes)
+    for share in (acceptance.accuracy, acceptance.confidence):
+        if not isinstance(share, float) or not 0 < share < 1:
+            raise InputError(f"'accuracy' and 'confidence' must be in (0, 1). Got {share!r}.")
+
+
+def _check_range(values: Any, name: str, low: int, high: int) -> None:
+    if not low <= values.min() <= values.max() <= high:
+        raise InputError(f"'{name}' must be between {low} and {high}.")

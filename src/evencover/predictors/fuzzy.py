@@ -13,7 +13,7 @@ from evencover.arrays import FloatArray, IntArray
 from evencover.errors import InputError
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.fit import Fit
+from evencover.predictors.fit import Fit, check_array
 from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_fraction
 from evencover.scores import make_score
 from evencover.sizes import at_once
@@ -91,7 +91,7 @@ class FuzzyPredictor(BasePredictor):
             learning.scores, learning.labels, rows.n_classes, self.bandwidth, alpha
         )
         state = FuzzyState(np.minimum(quantiles, score.maximum(rows.n_classes)))
-        offsets = GroupedScores.one(self._held_out(rows, state)).thresholds(
+        offsets = GroupedScores.one(self._derive(rows, state)).thresholds(
             alpha, exact=self.exact, random_state=self.random_state
         )
         offsets = offsets.of_classes(np.zeros(rows.n_classes, dtype=np.int64))
@@ -104,24 +104,26 @@ class FuzzyPredictor(BasePredictor):
         n_held_out = floor(exact_fraction(self.holdout, name="holdout") * len(rows))
         return rows.split(n_held_out, self.random_state)
 
-    def _held_out(self, rows: CalibrationRows, state: FuzzyState) -> FloatArray:
+    def _derive(self, rows: CalibrationRows, state: FuzzyState) -> FloatArray:
         """Return how much the scores that are held out exceed their class's limit, sorted."""
         held_out, _ = self._split(rows)
         return np.sort(held_out.scores - state.class_limits[held_out.labels])
 
     def _check_fit(self, fit: Fit) -> None:
-        limits = fit.state.class_limits
-        if limits.shape != (fit.n_classes,) or not np.isfinite(limits).all():
-            raise InputError("'class_limits' must be finite, one per class.")
+        check_array(fit.state.class_limits, "class_limits", np.float64, fit.n_classes)
+        if not np.isfinite(fit.state.class_limits).all():
+            raise InputError("'class_limits' must be finite.")
 
-    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
-        held_out = self._from_fit(FuzzyPredictor._held_out)
-        n, excess = len(held_out), scores - self.fit_.state.class_limits[classes]
+    def _p_values(
+        self, fit: Fit, scores: FloatArray, classes: IntArray, own_share: FloatArray
+    ) -> FloatArray:
+        held_out: FloatArray = fit.derived
+        n, excess = len(held_out), scores - fit.state.class_limits[classes]
         at_least = n - np.searchsorted(held_out, excess)
         return np.asarray((at_least + own_share) / (n + 1.0))
 
-    def _level_rows(self) -> int:
-        return len(self._from_fit(FuzzyPredictor._held_out))
+    def _level_rows(self, fit: Fit) -> int:
+        return len(fit.derived)
 
 
 def weighted_quantiles(

@@ -9,18 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from evencover import _kernels
-from evencover.arrays import Array, FloatArray, IntArray, to_numpy
-from evencover.classes import align_classes, by_class
-from evencover.data.source import Block
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.classes import align_classes
 from evencover.errors import InputError
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.fit import Fit
-from evencover.predictors.rule import BoundScore
-from evencover.quantiles import Alpha, Groups, Thresholds, conformal_ranks
+from evencover.quantiles import Alpha, Groups, Thresholds, conformal_ranks, exact_fraction
 from evencover.scores import Score
-from evencover.topk import TopK
+from evencover.validation import Check, unless
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -29,15 +26,26 @@ class GroupPredictor(BasePredictor):
 
     confidence: Alpha | None = None
 
-    _supports_class_alpha: ClassVar[bool] = True
+    supports: ClassVar[tuple[str, ...]] = ("exact", "class alpha")
+    _constraints: ClassVar[dict[str, Check]] = {"confidence": unless((None,), exact_fraction)}
+
+    def _check_parameters(self) -> Score:
+        """Raise InputError for an invalid parameter; return the score."""
+        score = super()._check_parameters()
+        if self.exact and self.confidence is not None:
+            raise InputError(
+                f"'exact' and 'confidence' of {type(self).__name__} cannot be combined: each has "
+                "ranks of its own; use one of them."
+            )
+        return score
 
     @abstractmethod
-    def _group(self, rows: CalibrationRows, state: Any) -> Groups:
+    def _derive(self, rows: CalibrationRows, state: Any) -> Groups:
         """Divide the rows between groups of classes."""
 
     def _calibrate(self, rows: CalibrationRows, state: Any = None) -> tuple[Thresholds, Any]:
         """Compute thresholds; `state` has the groups, if they depend on the rows."""
-        thresholds = self._group(rows, state).thresholds(
+        thresholds = self._derive(rows, state).thresholds(
             self._class_alpha(rows),
             exact=self.exact,
             random_state=self.random_state,
@@ -45,31 +53,14 @@ class GroupPredictor(BasePredictor):
         )
         return thresholds, state
 
-    @property
-    def _groups(self) -> Groups:
-        """The calibration scores of each group, sorted."""
-        return self._from_fit(type(self)._group)
-
-    def _own_guarantees(self) -> FloatArray:
+    def _own_guarantees(self, fit: Fit) -> FloatArray:
         """Return the guarantee of classes (K,) that are alone in their group."""
-        groups, alpha = self._groups, self._current_fit().alpha
+        groups: Groups = fit.derived
         counts = groups.scores.counts[groups.of_class]
-        ranks = conformal_ranks(counts, alpha, self.confidence)
-        coverage = 1 - alpha.floats if self.exact else ranks / (counts + 1)
+        ranks = conformal_ranks(counts, fit.alpha, self.confidence)
+        coverage = 1 - fit.alpha.floats if self.exact else ranks / (counts + 1)
         is_alone = np.bincount(groups.of_class)[groups.of_class] == 1
         return np.where(is_alone, coverage, 0.0)
-
-    def _p_block(self, scoring: BoundScore, block: Block) -> FloatArray:
-        groups = self._groups
-        if scoring.score.base is not scoring.score or isinstance(block.rows, TopK):
-            return super()._p_block(scoring, block)
-        rows = (scoring.score.kernel, block.rows, scoring.draws(block, exact=self.exact))
-        calibration = (groups.scores.scores, groups.scores.offsets, groups.of_class)
-        with scoring.checking(block):
-            return _kernels.p_values(*rows, *calibration, logits=scoring.logits)
-
-    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
-        return self._groups.p_values(scores, classes, own_share)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -103,33 +94,28 @@ class GroupedPredictor(GroupPredictor):
     guarantee: ClassVar[str] = (
         "Coverage of 1 - alpha for each group of classes is guaranteed {sets}{single}."
     )
-    _supports_class_alpha: ClassVar[bool] = False
+    supports: ClassVar[tuple[str, ...]] = ("exact",)
     _only_if_asked: ClassVar[bool] = True  # without groups it is CLASSWISE
     _usual_cause: ClassVar[str] = (
         "The classes of a group share a threshold, so hard classes are covered less."
     )
     _missing_class_note: ClassVar[str] = "they use the threshold of their group"
 
-    def _own_parameters(
-        self, score: Score, n_classes: int, class_names: Sequence[str] | None
-    ) -> dict[str, Any]:
-        parameters = super()._own_parameters(score, n_classes, class_names)
-        if self.groups is not None:
-            named = by_class(self.groups, "groups")
-            parameters["groups"] = to_numpy(self.groups).tolist() if named is None else named
-        return parameters
-
     def _check_fit(self, fit: Fit) -> None:
-        self._group(fit.rows, fit.state)
+        self._group_of_class(fit.rows)
 
-    def _group(self, rows: CalibrationRows, state: Any) -> Groups:
+    def _derive(self, rows: CalibrationRows, state: None) -> Groups:
+        group_of_class = self._group_of_class(rows)
+        return Groups(rows.by(group_of_class), group_of_class)
+
+    def _group_of_class(self, rows: CalibrationRows) -> IntArray:
+        """Return the number of the group of each class (K,)."""
         groups = np.arange(rows.n_classes) if self.groups is None else self.groups
         groups = align_classes(groups, rows.class_names, rows.n_classes, "groups")
         try:
-            _, group_of_class = np.unique(groups, return_inverse=True)
+            return np.unique(groups, return_inverse=True)[1]
         except TypeError:
             raise InputError(
                 "'groups' must be all names or all numbers. Got a mixture; turn the numbers into "
                 "text."
             ) from None
-        return Groups(rows.by(group_of_class), group_of_class)

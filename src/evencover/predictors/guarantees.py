@@ -1,4 +1,4 @@
-"""Guarantees and explanations: the floor of every class, and the words for both."""
+"""Guarantees: the floor of every class, the rows that a threshold takes, and the words for both."""
 
 from __future__ import annotations
 
@@ -24,12 +24,7 @@ from evencover.quantiles import (
 
 AUTO = "auto"
 SHOWN_COUNTS = np.array([10, 50, 100])  # examples for which a text shows the guarantee
-TOP_K_LOSES = (
-    "For rows that list only their top classes, coverage is lower by up to the share of labels "
-    "that are not listed."
-)
 ON_AVERAGE = "on average over calibration sets"
-NO_CLASS = "; no single class has a guarantee"
 ONE_THRESHOLD = (
     "All classes share one threshold, so hard classes are covered less and easy classes more."
 )
@@ -124,42 +119,6 @@ class Needs(NamedTuple):
         return cls(least, max(least, ceil(float(level * (1 - level)) / 0.05**2 - 1e-9) - 2))
 
 
-class Explanation(NamedTuple):
-    """One class: the origin of its threshold, its sources, and remedies.
-
-    ``guarantee`` is its guaranteed coverage on average over calibration sets, 0 if it has none.
-    ``weights`` are shares that add up to 1 for methods that blend several sources, else empty.
-    ``cause`` explains undercoverage, if there is any, and what to try. ``appears`` states in how
-    many sets the class is, and how often it is right there.
-    """
-
-    name: str
-    threshold: float | None
-    guarantee: float
-    origin: str
-    weights: dict[str, float]
-    cause: str
-    appears: str = ""
-
-
-def remedy(counts: IntArray, needs: Needs, method: str) -> str:
-    """Advise what to try for classes with these numbers of calibration examples, if anything."""
-    n_rich = int((counts >= needs.enough).sum())
-    ways = []
-    if n_rich and 2 * n_rich >= len(counts) and method != "classwise":
-        what = "its own threshold" if n_rich == 1 else "their own thresholds"
-        ways.append(
-            f"{some_of(n_rich, len(counts))} had at least {needs.enough} calibration examples, "
-            f"enough for {what}. Try classwise."
-        )
-    if n_rich < len(counts) and method != "pooled":
-        ways.append(
-            f"{some_of(len(counts) - n_rich, len(counts))} had fewer than {needs.enough} "
-            "calibration examples. Try pooled, which borrows from other classes."
-        )
-    return " ".join(ways)
-
-
 def as_percent(share: Alpha) -> str:
     """Return a share in percent.
 
@@ -177,14 +136,3 @@ def some_names(names: Sequence[str] | None, which: Array) -> str:
     """
     shown = [] if names is None else [repr(str(names[y])) for y in np.flatnonzero(which).tolist()]
     return f" ({listed(shown, 3)})" if shown else ""
-
-
-def some_of(part: int, whole: int) -> str:
-    """Return 'All 7', 'Both', 'It', or '3 of the 7'.
-
-    >>> some_of(7, 7), some_of(3, 7)
-    ('All 7', '3 of the 7')
-    """
-    if part == whole:
-        return "It" if part == 1 else f"All {part:,}" if part > 2 else "Both"
-    return f"{part:,} of the {whole:,}"

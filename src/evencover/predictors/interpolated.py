@@ -46,8 +46,8 @@ class InterpolatedPredictor(BasePredictor):
     guarantee: ClassVar[str] = (
         "Coverage of 1 - 2 alpha over all examples is guaranteed {sets}{single}."
     )
-    _targets_average: ClassVar[bool] = False  # but at something between
-    _supports_exact: ClassVar[bool] = False
+    targets_average: ClassVar[bool] = False  # but at something between
+    supports: ClassVar[tuple[str, ...]] = ()
     _constraints: ClassVar[dict[str, Check]] = {"tau": partial(real_number, low=0, high=1)}
     _usual_cause: ClassVar[str] = (
         "Each threshold lies between those of classwise and standard, so hard classes are still "

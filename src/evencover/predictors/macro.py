@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 from math import lcm
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.fit import Fit
 from evencover.predictors.guarantees import ONE_THRESHOLD
 from evencover.quantiles import Thresholds
 
@@ -49,26 +50,28 @@ class MacroPredictor(BasePredictor):
         "Mean coverage over classes of at least 1 - alpha is guaranteed {sets}{single}."
     )
     _usual_cause: ClassVar[str] = ONE_THRESHOLD
-    _targets_average: ClassVar[bool] = False
-    _supports_exact: ClassVar[bool] = False
+    targets_average: ClassVar[bool] = False
+    supports: ClassVar[tuple[str, ...]] = ()
     _depends_on_prevalence: ClassVar[bool] = False
     _missing_class_note: ClassVar[str] = (
         "they use the common threshold, and the guarantee excludes them"
     )
 
     def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, None]:
-        scores, tails = self._tails(rows)
+        scores, tails = self._derive(rows, None)
         n_inside = int((tails > float(self._class_alpha(rows).typical)).sum())
         threshold = np.append(scores, np.inf)[n_inside - 1]
         return Thresholds(np.full(rows.n_classes, threshold)), None
 
-    def _tails(self, rows: CalibrationRows, state: Any = None) -> tuple[FloatArray, FloatArray]:
+    def _derive(self, rows: CalibrationRows, state: None) -> tuple[FloatArray, FloatArray]:
         """Return the scores in increasing order, and the weight from each of them on (N + 1,)."""
         order = np.argsort(rows.scores, kind="stable")
         return rows.scores[order], _tail_weights(rows.labels[order], rows.class_counts)
 
-    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
-        calibration_scores, tails = self._from_fit(MacroPredictor._tails)
+    def _p_values(
+        self, fit: Fit, scores: FloatArray, classes: IntArray, own_share: FloatArray
+    ) -> FloatArray:
+        calibration_scores, tails = fit.derived
         return tails[np.searchsorted(calibration_scores, scores)]
 
 

@@ -30,8 +30,10 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError, warn_caller
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.explanations import floor_sentence
+from evencover.predictors.fit import Fit
 from evencover.predictors.folds import N_FOLDS, Dealt, deal
-from evencover.predictors.guarantees import AUTO, remedy, some_names
+from evencover.predictors.guarantees import AUTO, some_names
 from evencover.quantiles import (
     Alpha,
     ClassAlpha,
@@ -256,7 +258,8 @@ class PooledPredictor(BasePredictor):
     method: ClassVar[str] = "pooled"
     summary: ClassVar[str] = "one threshold per class, estimated by partial pooling"
     needs: ClassVar[tuple[str, ...]] = ("label values",)
-    _supports_class_alpha: ClassVar[bool] = True
+    supports: ClassVar[tuple[str, ...]] = ("exact", "class alpha")
+    _remedies: ClassVar[tuple[str | None, str | None]] = ("classwise", None)
     _missing_class_note: ClassVar[str] = "their thresholds are predicted from the other classes"
     _constraints: ClassVar[dict[str, Check]] = {
         "strength": unless(("auto", inf), partial(real_number, low=0)),
@@ -404,59 +407,58 @@ class PooledPredictor(BasePredictor):
 
     # ---- what follows from the rows ------------------------------------------------------------
 
-    @property
-    def _fitted(self) -> FittedPool:
-        return self._from_fit(PooledPredictor._fit_pool)
+    def _derive(self, rows: CalibrationRows, state: None) -> FittedPool:
+        return self._fit_pool(rows)
 
     @property
     def own_weight_(self) -> FloatArray:
         """The weight of each class's own examples in its distribution (K,), n / (n + c)."""
-        return self._fitted.pool.own_weight.copy()
+        own_weight: FloatArray = self._any_fit.derived.pool.own_weight
+        return own_weight.copy()
 
-    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
-        pool = self._fitted.pool
+    def _p_values(
+        self, fit: Fit, scores: FloatArray, classes: IntArray, own_share: FloatArray
+    ) -> FloatArray:
+        pool, held_out, _ = fit.derived
         if self.strength == 0:
             own = pool.own_groups
             return _kernels.p_values_of(scores, own.scores, own.offsets, classes, own_share)
         places = np.searchsorted(pool.scores, scores)
         level = pool.level(np.broadcast_to(classes, scores.shape), places)
-        return self._fitted.held_out.p_values(level, classes, own_share)
+        return held_out.p_values(level, classes, own_share)
 
-    def _level_rows(self) -> int:
-        n_groups = len(self._current_fit().alpha.values)
-        return int(self._fitted.held_out.scores.offsets[n_groups])
+    def _level_rows(self, fit: Fit) -> int:
+        return int(fit.derived.held_out.scores.offsets[len(fit.alpha.values)])
 
     # ---- explanation -------------------------------------------------------------------------
 
-    def _method_guarantee(self) -> str:
-        fit = self._current_fit()
+    def _guarantee_of(self, fit: Fit) -> str:
         overall = "over all examples" if fit.alpha.is_one else "over classes with the same alpha"
         relation = "guaranteed to be at least" if self.split == "holdout" else "close to"
         text = f"Targets 1 - alpha for every class; coverage {overall} is {relation} 1 - alpha."
-        floor = self._floor.sentence(self.guarantees_ == 0, fit.alpha, fit.class_names)
-        text = f"{text} {floor or 'No single class has a guarantee.'}"
-        few = self._fitted.held_out.of_class == len(fit.alpha.values)
+        text = f"{text} {floor_sentence(fit) or 'No single class has a guarantee.'}"
+        few = fit.derived.held_out.of_class == len(fit.alpha.values)
         if few.any():
             text += f" {few_of_alpha(few, fit.class_names)}, so nothing is guaranteed overall."
         return text
 
-    def _own_guarantees(self) -> FloatArray:
-        return self.alpha_ * 0 if self.strength else 1 - self.alpha_  # 0 is CLASSWISE
+    def _own_guarantees(self, fit: Fit) -> FloatArray:
+        alpha = fit.alpha.floats
+        return alpha * 0 if self.strength else 1 - alpha  # 0 is CLASSWISE
 
-    def _weights(self) -> dict[str, FloatArray]:
-        borrowed = 1 - self.own_weight_
+    def _weights(self, fit: Fit) -> dict[str, FloatArray]:
+        own_weight = fit.derived.pool.own_weight
+        borrowed = 1 - own_weight
         return {
-            "its own calibration examples": self.own_weight_,
+            "its own calibration examples": own_weight,
             "the normal model of all classes": (1 - self.shared) * borrowed,
             "the pooled distribution": self.shared * borrowed,
         }
 
-    def _cause(self, under: IntArray) -> str:
-        borrowed = 1 - float(np.median(self.own_weight_[under]))
+    def _cause(self, fit: Fit, under: IntArray) -> str:
+        borrowed = 1 - float(np.median(fit.derived.pool.own_weight[under]))
         whose = "The threshold is" if len(under) == 1 else "The median threshold of these is"
-        cause = f"{whose} {borrowed:.0%} borrowed from other classes, which made it too strict."
-        advice = remedy(self.class_counts_[under], self._row_needs(), self.method)
-        return f"{cause} {advice}".rstrip()
+        return f"{whose} {borrowed:.0%} borrowed from other classes, which made it too strict."
 
 
 def few_of_alpha(few: Array, class_names: Sequence[str] | None) -> str:

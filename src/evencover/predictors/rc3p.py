@@ -51,9 +51,8 @@ class RC3PPredictor(BasePredictor):
         "limit is known. It is estimated, so classes with few examples may be covered less."
     )
     needs: ClassVar[tuple[str, ...]] = ("ranks",)
-    _targets_average: ClassVar[bool] = False
-    _supports_exact: ClassVar[bool] = False
-    _supports_class_alpha: ClassVar[bool] = True
+    targets_average: ClassVar[bool] = False
+    supports: ClassVar[tuple[str, ...]] = ("class alpha",)
     _depends_on_prevalence: ClassVar[bool] = False
     _origin: ClassVar[str] = (
         "A set includes the class if its score is at most the threshold and its rank is within the "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.groups import GroupPredictor
@@ -46,6 +46,6 @@ class StandardPredictor(GroupPredictor):
         "Coverage of 1 - alpha over the classes with the same alpha is guaranteed {sets}{single}."
     )
 
-    def _group(self, rows: CalibrationRows, state: Any) -> Groups:
+    def _derive(self, rows: CalibrationRows, state: None) -> Groups:
         same_alpha = self._class_alpha(rows).of_class
         return Groups(rows.by(same_alpha), same_alpha)

@@ -19,6 +19,8 @@ from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels
+from evencover.predictors.explanations import origin_of_thresholds, set_by_floor
+from evencover.predictors.held_out import coverage_report
 from evencover.predictors.rule import SetRule, listed_labels
 from evencover.quantiles import ClassAlpha, conformal_ranks
 from evencover.report.verdict import (
@@ -48,7 +50,7 @@ def report_content(
     taxonomy: Any = None,
 ) -> dict[str, Any]:
     """Read labeled rows once, in blocks, and return all that the report shows, ready for JSON."""
-    fit = predictor._current_fit()
+    fit = predictor.current_fit()
     source = fit.open(probabilities, labels, ids, allow_unknown=True)
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     require_labels(source, "A report")
@@ -56,7 +58,7 @@ def report_content(
     view = ViewBlock(fit.rule.for_input(source.logits), names, tree)
     merge: Any = partial(ReportCounts.merged, predictor.n_classes_)
     counts, read = fold_source(source, view, merge, ReportCounts.abridged, executor)
-    return describe(predictor, predictor._coverage_report(source, read, counts.counts), counts)
+    return describe(predictor, coverage_report(fit, source, read, counts.counts), counts)
 
 
 # ---- rows to counts ------------------------------------------------------------------------------
@@ -215,8 +217,8 @@ def describe(
         "guarantee": in_percent(predictor.guarantee_text, predictor.fit_.alpha),
         "guaranteed": _about_guarantees(predictor),
         "without_guarantee": _without_guarantee(predictor),
-        "origin": predictor._origin,
-        "weights": {name: w.round(4).tolist() for name, w in predictor._weights().items()},
+        "origin": origin_of_thresholds(predictor.fit_),
+        "weights": {name: w.round(4).tolist() for name, w in predictor.fit_.weights.items()},
         "data_warnings": list(report.data_warnings),
         "metrics": {name: or_none(value) for name, value in report.metrics().items()},
         "numbers": descriptions("report", report.target_text, report),
@@ -236,7 +238,7 @@ def describe(
 
 def _about_groups(predictor: BasePredictor) -> dict[str, Any]:
     """Return the group of each class (-1 for none), and whose scores each group has."""
-    groups = predictor._groups
+    groups = predictor.fit_.groups
     if groups is None:
         return {"of_class": [-1] * predictor.n_classes_, "whose": [], "rows": [], "rank": []}
     counts, alpha = groups.scores.counts, predictor.fit_.alpha
@@ -373,7 +375,7 @@ def _class_columns(
         columns["target"] = report.class_target.round(6).tolist()
     if predictor.guarantees_.any():
         columns["guaranteed"] = predictor.guarantees_.round(4).tolist()
-        columns["set_by_floor"] = predictor._set_by_floor().tolist()
+        columns["set_by_floor"] = set_by_floor(predictor.fit_).tolist()
     if report.cluster_of_class is not None and (report.cluster_of_class >= 0).any():
         columns["cluster"] = report.cluster_of_class.tolist()
     return columns

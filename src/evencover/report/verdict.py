@@ -11,6 +11,7 @@ from evencover.arrays import IntArray
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import likely_below
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.explanations import cause, rows_behind
 from evencover.predictors.guarantees import Needs
 from evencover.quantiles import ClassAlpha
 
@@ -57,7 +58,7 @@ def usual_spread(predictor: BasePredictor, report: CoverageReport) -> float:
     Given n calibration rows, coverage is Beta distributed around 1 - alpha, with variance
     alpha (1 - alpha) / (n + 2); test rows add their own noise.
     """
-    inverse = 1 / (predictor._rows_behind(report) + 2) + 1 / report.n_rows
+    inverse = 1 / (rows_behind(predictor.current_fit(), report) + 2) + 1 / report.n_rows
     return float(2 * np.sqrt(report.alpha * (1 - report.alpha) * inverse))
 
 
@@ -142,11 +143,11 @@ def _details(report: CoverageReport) -> str:
 
 def remedies(predictor: BasePredictor, report: CoverageReport) -> list[str]:
     """Return causes and remedies, the most useful first."""
-    below, needs = np.flatnonzero(report.likely_below), predictor._row_needs()
+    below, needs = np.flatnonzero(report.likely_below), predictor.fit_.row_needs
     if len(below) == 0:
         sentences = [_nothing_to_fix(report, needs)]
     else:
-        sentences = [predictor._cause(below), _more_labels(predictor, report, below, needs)]
+        sentences = [cause(predictor.fit_, below), _more_labels(predictor, report, below, needs)]
     return list(filter(None, [*sentences, _always_included(predictor, needs)]))
 
 

@@ -345,7 +345,7 @@ def to_onnx(
     if not LEAST_OPSET <= opset <= onnx.defs.onnx_opset_version():
         latest = onnx.defs.onnx_opset_version()
         raise InputError(f"'opset' must be from {LEAST_OPSET} to {latest}. Got {opset!r} instead.")
-    if predictor._current_fit().rows.is_listed:
+    if predictor.current_fit().rows.is_listed:
         raise InputError(
             "ONNX graphs take the probabilities of all classes. Got a predictor calibrated on "
             "top-k rows; serve it with 'evencover serve'."
@@ -365,7 +365,7 @@ def onnx_inputs(
     predictor: BasePredictor, probabilities: Any, *, ids: Any = None
 ) -> dict[str, FloatArray]:
     """Return the random numbers (N,) that `predict_set` draws, as inputs of the graph."""
-    source = predictor._current_fit().open(probabilities, ids=ids, read_labels=False)
+    source = predictor.current_fit().open(probabilities, ids=ids, read_labels=False)
     rule, numbers = predictor.rule(), []
     for block in source.blocks():
         draws = rule.scoring.draws(block, exact=rule.is_randomized)

@@ -1,13 +1,19 @@
-"""Tests for distribution shift between test and calibration examples."""
+"""Held-out rows: the coverage report of a fit, and tests for a distribution shift."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from evencover.arrays import IntArray
 from evencover.data.fingerprint import Fingerprint
+from evencover.data.source import Source
 from evencover.errors import warn_caller
+from evencover.evaluation.metrics import EvaluationCounts
 from evencover.evaluation.report import CoverageReport
+from evencover.predictors.calibration import warn_of_mismatch
+from evencover.predictors.explanations import rows_behind
 from evencover.predictors.fit import Fit
 
 # False-alarm rate of each warning.
@@ -17,19 +23,37 @@ NOTABLE, NOTABLE_COPIES = 0.05, 0.01
 NOT_ALWAYS = "(Ignore this for a model with few distinct outputs, such as a decision tree.)"
 
 
-def shift_warnings(
-    fit: Fit,
-    report: CoverageReport,
-    read: Fingerprint,
-    *,
-    depends_on_prevalence: bool,
-    n_behind: float | None,
-) -> list[str]:
-    """Return warnings about test rows that differ from the calibration rows.
+def coverage_report(
+    fit: Fit, source: Source, read: Fingerprint, counts: EvaluationCounts
+) -> CoverageReport:
+    """Report on rows of a source that have been read and counted; warn of a shift."""
+    tally = counts.tally
+    if not tally.rows.any():
+        raise source.no_known_label()
+    if not source.reader.is_censored:
+        tally = tally._replace(listed=None)
+    report = CoverageReport.from_tally(
+        tally,
+        fit.alpha,
+        class_names=source.class_names,
+        calibration_counts=fit.rows.class_counts,
+        thresholds=fit.thresholds.upper,
+        guarantees=fit.guarantees,
+        cluster_of_class=getattr(fit.state, "cluster_of_class", None),
+        confusions=counts.confusions,
+        accept_accuracy=0.95 if fit.acceptance is None else fit.acceptance.accuracy,
+    )
+    mismatch = warn_of_mismatch(source, read, fit.rule.scoring.for_input(source.logits))
+    if mismatch is not None:
+        return replace(report, labels_fit=False, data_warnings=(mismatch,))
+    messages = shift_warnings(fit, report, read)
+    for message in messages:
+        warn_caller(message)
+    return replace(report, data_warnings=tuple(messages))
 
-    `n_behind` is the number of calibration rows behind the average coverage, as if in one group;
-    None if the method does not target that.
-    """
+
+def shift_warnings(fit: Fit, report: CoverageReport, read: Fingerprint) -> list[str]:
+    """Return warnings about test rows that differ from the calibration rows."""
     if fit.inputs.include(read):
         return [
             f"These {report.n_rows} rows were used for calibration, so coverage is "
@@ -49,7 +73,7 @@ def shift_warnings(
             "as misses."
         )
     class_shift = distance(fit.rows.class_counts, report.class_counts)
-    is_reweighted = class_shift is not None and depends_on_prevalence
+    is_reweighted = class_shift is not None and fit.method._depends_on_prevalence
     if is_reweighted:
         messages.append(
             f"Class distribution shift: the class frequencies of these {n_rows} examples differ "
@@ -57,8 +81,8 @@ def shift_warnings(
             "noise-corrected). Guarantees of overall coverage assume equal frequencies; those of "
             "each class, as with 'classwise', do not."
         )
-    if n_behind is not None and not is_reweighted:
-        n_covered = int(report.class_covered.sum())
+    if fit.method.targets_average and not is_reweighted:
+        n_covered, n_behind = int(report.class_covered.sum()), rows_behind(fit, report)
         if chance_of_at_most(n_covered, n_rows, n_behind, report.alpha) < RATE:
             messages.append(
                 f"Overall coverage of these {n_rows} examples is {report.marginal_coverage:.1%}, "

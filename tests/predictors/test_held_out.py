@@ -10,7 +10,7 @@ from scipy.stats import betabinom
 from evencover import EvencoverWarning, StandardPredictor, load, save
 from evencover.data.fingerprint import MOST_KEPT, Sampler
 from evencover.predictors import make_predictor
-from evencover.predictors.shift_checks import chance_of_at_most, distance
+from evencover.predictors.held_out import chance_of_at_most, distance
 
 
 def notes(predictor, *rows):
