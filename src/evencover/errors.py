@@ -74,11 +74,6 @@ def printable(text: str) -> str:
     )
 
 
-def is_visible(text: str) -> bool:
-    """Return whether text shows anything: not only blanks and control characters."""
-    return any(category(character)[0] not in "CZ" for character in text)
-
-
 def warn_caller(message: str, category: type[EvencoverWarning] = EvencoverWarning) -> None:
     """Warn at the line that called into the package."""
     frame, level = sys._getframe(1), 2

@@ -12,7 +12,7 @@ import evencover
 from evencover.cli import main
 
 K = 6
-NAMES = [f"naïve {place}" for place in range(K)]
+NAMES = [f"naïve {index}" for index in range(K)]
 SOURCE = Path(evencover.__file__).parents[1]
 
 

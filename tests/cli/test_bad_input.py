@@ -106,9 +106,9 @@ def test_a_text_column_that_may_hold_the_labels_is_suggested(folder, run, data, 
     succeeded(run(command, "named.parquet", "--labels-key", "category", *output))
 
 
-def changed(values, place, value):
+def changed(values, index, value):
     values = np.array(values)
-    values[place] = value
+    values[index] = value
     return values
 
 

@@ -74,7 +74,7 @@ def test_every_method_and_score_is_calibrated_by_name(folder, run, data, argumen
 def write_by_class(name, column, values):
     """Write values of the classes in another order, with a column of their names."""
     order = [4, 0, 5, 2, 1, 3]
-    lines = [f"{NAMES[place]},{values[place]}" for place in order]
+    lines = [f"{NAMES[index]},{values[index]}" for index in order]
     Path(name).write_text("\n".join([f"class,{column}", *lines]), encoding="utf-8")
 
 

@@ -58,7 +58,7 @@ def test_the_model_comes_first(folder, model, run, command):
 def write_labels(name, ids, labels, heading="id,label"):
     """Write labels with their ids, in another order than the rows."""
     order = np.random.default_rng(3).permutation(len(ids))
-    lines = [f"{ids[place]},{labels[place]}" for place in order]
+    lines = [f"{ids[index]},{labels[index]}" for index in order]
     Path(name).write_text("\n".join([heading, *lines]), encoding="utf-8")
 
 

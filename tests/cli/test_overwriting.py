@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from cli.running import refused, succeeded
+from cli.running import NAMES, refused, succeeded
 from cli.test_help import commands
 from depth import IS_DEEP
 
@@ -131,6 +131,15 @@ def test_an_input_is_known_by_any_other_name(model, folder, run, alias):
     assert "the input" in refused(run("predict", model, data, "-o", output, "--force"))
     after = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     assert after == before
+
+
+def test_a_glob_of_columns_is_no_path(folder, run, data):
+    columns = [f"p_{name}" for name in NAMES]
+    lines = [",".join([*columns, "label"])]
+    lines += [",".join(map(str, [*row, y])) for row, y in zip(*data, strict=True)]
+    (folder / "p_cal.csv").write_text("\n".join(lines), encoding="utf-8")
+    arguments = ("-o", "p_model.safetensors", "--probabilities-key", "p_*")
+    succeeded(run("calibrate", "p_cal.csv", *arguments))
 
 
 def test_two_outputs_are_two_files(run):

@@ -43,8 +43,8 @@ def test_probabilities_stand_beside_the_classes_and_top_keeps_the_size(predict, 
 def test_ids_that_come_with_the_data_are_kept(predict, rows):
     import pyarrow as pa
 
-    ids = [f"patient {place}" for place in range(300)]
-    columns = {name: rows[:, place] for place, name in enumerate(NAMES)}
+    ids = [f"patient {index}" for index in range(300)]
+    columns = {name: rows[:, index] for index, name in enumerate(NAMES)}
     pq.write_table(pa.table({"id": ids, **columns}), "new.parquet")
     predict("new.parquet", "-o", "sets.parquet")
     predict("new.parquet", "-o", "folder")

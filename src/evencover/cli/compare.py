@@ -79,12 +79,11 @@ def compare(
         DEFAULT_METHODS if methods is None else methods.split(","),
         DEFAULT_SCORES if scores is None else scores.split(","),
         options.read_settings(settings),
+        class_alpha=bool(alpha_of),
     )
     floors = options.read_floor(floor)
     if floors == {"floor": None}:
         predictors = [predictor.set_params(floor=None) for predictor in predictors]
-    if methods == "all" and alpha_of:
-        predictors = [predictor for predictor in predictors if "class alpha" in predictor.supports]
     if data is None:
         from evencover.data import load_filetypes
 

@@ -265,17 +265,23 @@ def read_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
 
 
 def make_methods_and_scores(
-    methods: Sequence[str], scores: Sequence[str], settings: Mapping[str, Any]
+    methods: Sequence[str],
+    scores: Sequence[str],
+    settings: Mapping[str, Any],
+    *,
+    class_alpha: bool = False,
 ) -> tuple[list[Any], list[Any]]:
     """Make a predictor of each method and a score of each name, with the settings they take.
 
-    "all" stands for all names. Raise InputError if neither a method nor a score takes a setting.
+    "all" stands for all names; with `class_alpha`, of the methods that take one alpha per class.
+    Raise InputError if neither a method nor a score takes a setting.
     """
     from evencover.predictors import make_predictor, method_names, methods_for_all
     from evencover.scores import make_score, score_names
 
     if list(methods) == ["all"]:
-        methods = method_names() if "groups" in settings else methods_for_all()
+        all_of_them = "groups" in settings and not class_alpha
+        methods = method_names() if all_of_them else methods_for_all(class_alpha=class_alpha)
     scores = score_names() if list(scores) == ["all"] else scores
     known = set().union(*(parameters_of(m, s) for m, s in product(methods, scores)))
     for name in settings:

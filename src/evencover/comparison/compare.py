@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from math import ceil
 from typing import Any
@@ -108,10 +109,8 @@ def _score_rows(
 
 def make_methods(methods: Sequence[str | BasePredictor] | str, alpha: Any) -> list[BasePredictor]:
     """Make the predictors to compare: of "all", those that take this alpha."""
-    predictors = _make_all(methods, methods_for_all, make_predictor, "method")
-    if isinstance(methods, str) and methods == "all" and is_per_class(alpha):
-        predictors = [predictor for predictor in predictors if "class alpha" in predictor.supports]
-    return predictors
+    names = partial(methods_for_all, class_alpha=is_per_class(alpha))
+    return _make_all(methods, names, make_predictor, "method")
 
 
 def _make_all(

@@ -84,9 +84,17 @@ def register(cls: Registered) -> Registered:
     return cls
 
 
-def methods_for_all() -> list[str]:
-    """Return what "all" methods are: those that need no parameter from the user."""
-    return [name for name in method_names() if not PREDICTORS[name]._only_if_asked]
+def methods_for_all(*, class_alpha: bool = False) -> list[str]:
+    """Return what "all" methods are: those that need no parameter from the user.
+
+    With `class_alpha`, only those that take one alpha per class.
+    """
+    return [
+        name
+        for name in method_names()
+        if not PREDICTORS[name]._only_if_asked
+        and ("class alpha" in PREDICTORS[name].supports or not class_alpha)
+    ]
 
 
 def make_predictor(method: BasePredictor | str, **parameters: Any) -> BasePredictor:
