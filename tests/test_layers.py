@@ -4,6 +4,7 @@ The import graph is read from the source, so imports inside functions or for typ
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -89,6 +90,13 @@ def test_subpackages_import_from_their_own_or_lower_layers() -> None:
         if LAYER_OF[top(other)] > LAYER_OF[top(module)]
     ]
     assert not upwards
+
+
+def test_the_page_on_the_architecture_lists_the_layers() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text("utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    found = [set(re.findall(r"`(\w+)/?`", row)) for row in rows]
+    assert found == [set(names) - {"__main__"} for names in LAYERS]
 
 
 def test_imports_have_no_cycle() -> None:
