@@ -242,14 +242,14 @@ def least_rows(alpha: Alpha, confidence: Alpha | None = None) -> int:
 def _confident_ranks(counts: IntArray, alpha: ClassAlpha, delta: Fraction) -> IntArray:
     """Bisect all counts together: the tail falls from 1 at rank 0 to 0 at rank n + 1."""
     n_values = len(alpha.values)
-    pairs, inverse = np.unique(counts * n_values + alpha.of_class, return_inverse=True)
-    n, value_index = np.divmod(pairs.astype(np.int64), n_values)
+    pairs, inverse = distinct(counts * n_values + alpha.of_class)
+    n, value_index = np.divmod(pairs, n_values)
     low, high = np.zeros_like(n), n + 1
     while (high - low > 1).any():
         middle = (low + high) // 2
         within = _tails_within(n, middle, alpha._replace(of_class=value_index), delta)
         low, high = np.where(within, low, middle), np.where(within, middle, high)
-    return high[inverse.reshape(counts.shape)]
+    return high[inverse]
 
 
 def _tails_within(counts: IntArray, ranks: IntArray, alpha: ClassAlpha, delta: Fraction) -> Array:
@@ -304,26 +304,18 @@ def conformal_quantile(scores: Any, alpha: Alpha) -> float:
     return float(GroupedScores.sort(scores, groups, 1).quantiles(alpha)[0])
 
 
-def by_group(groups: IntArray, n_groups: int) -> IntArray:
-    """Sort by group, -1 first and stably; NumPy sorts short integers by radix."""
-    numbers = groups + 1  # -1 becomes 0
-    order = np.argsort(numbers.astype(np.uint16), kind="stable")
-    if n_groups < 2**16:
-        return order
-    # By the last 16 bits, and then by those before: a fifth of the time of sorting integers.
-    return order[by_group(numbers[order] >> 16, (n_groups >> 16) + 1)]
+def distinct(numbers: IntArray) -> tuple[IntArray, IntArray]:
+    """Return distinct whole numbers from 0 on, ascending, and the index of each number among them.
 
-
-def rank_within(groups: IntArray, n_groups: int) -> IntArray:
-    """Count the earlier rows of the same group (N,).
-
-    >>> rank_within(np.array([1, 0, 1, 1]), 2).tolist()
-    [0, 0, 1, 2]
+    >>> [found.tolist() for found in distinct(np.array([7, 2, 7]))]
+    [[2, 7], [1, 0, 1]]
     """
-    order, counts = by_group(groups, n_groups), np.bincount(groups, minlength=n_groups)
-    rank = np.empty(len(groups), dtype=np.int64)
-    rank[order] = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rank
+    if int(numbers.max(initial=0)) > 4 * numbers.size + 1024:
+        values, inverse = np.unique(numbers, return_inverse=True)
+        return values, inverse.reshape(numbers.shape)
+    is_there = np.zeros(int(numbers.max(initial=0)) + 1, dtype=bool)  # a table instead of a sort
+    is_there[numbers] = True
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[numbers]
 
 
 def select(values: FloatArray, places: IntArray) -> FloatArray:
@@ -364,14 +356,15 @@ class GroupedScores:
         return self.values if self.is_sorted else np.sort(self.values)
 
     @classmethod
-    def sort(cls, scores: FloatArray, groups: IntArray, n_groups: int) -> GroupedScores:
-        """Sort scores within groups, leaving out group -1."""
+    def sort(
+        cls, scores: FloatArray, groups: IntArray, n_groups: int, order: IntArray | None = None
+    ) -> GroupedScores:
+        """Sort scores within groups, leaving out group -1; `order` sorts them all, if known."""
         if n_groups == 1:
             return cls.one(scores[groups == 0])
-        order = np.argsort(scores)
-        order = order[by_group(groups[order], n_groups)]
-        counts = np.bincount(groups + 1, minlength=n_groups + 1)
-        return cls(scores[order[counts[0] :]], np.concatenate([[0], np.cumsum(counts[1:])]))
+        order = _kernels.ascending(scores) if order is None else order
+        order, offsets = _kernels.by_group(groups, n_groups, order)
+        return cls(scores[order[offsets[0] :]], offsets - offsets[0])
 
     @classmethod
     def one(cls, scores: FloatArray) -> GroupedScores:
@@ -520,8 +513,8 @@ def break_ties(
     within = np.clip((share - edge) / np.maximum(1 - 2 * edge, 1e-12), 0, 1)
     within = np.where(draws < edge, 1.0, np.where(draws < 1 - edge, within, 0.0))
     return Thresholds(
-        np.where(same | (draws < upper_share), upper, _just_below(upper)),
-        np.where(~same & (draws < lower_share), lower, _just_below(lower)),
+        np.where(same | (draws < upper_share), upper, just_below(upper)),
+        np.where(~same & (draws < lower_share), lower, just_below(lower)),
         np.where(same, within, chance),
     )
 
@@ -533,13 +526,14 @@ def content_draws(random_state: int, n_draws: int, *content: Array) -> FloatArra
     """
     digest = hashlib.blake2b(digest_size=8)
     for values in content:
-        digest.update((values + 0).tobytes())  # + 0 turns -0.0 into 0.0
+        with np.errstate(over="ignore"):  # seven digits: levels differ in the last one by machine
+            digest.update((values.astype(np.float32) + 0).tobytes())  # + 0 turns -0.0 into 0.0
     first = np.uint64(int.from_bytes(digest.digest(), "little"))
     keys = np.arange(n_draws, dtype=np.uint64) + first
     return uniforms(random_state, RandomStream.THRESHOLD_TIES, keys)
 
 
-def _just_below(values: FloatArray) -> FloatArray:
+def just_below(values: FloatArray) -> FloatArray:
     """Return the next smaller floats; infinite values stay."""
     return np.where(np.isfinite(values), np.nextafter(values, -np.inf), values)
 

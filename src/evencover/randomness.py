@@ -50,7 +50,7 @@ def random_order(random_state: int, use: RandomStream, ids: Array) -> Array:
     Rows with the same id are ordered randomly by index.
     """
     key = _kernels.random_bits(int(random_state), int(use), ids)
-    order = np.argsort(key)
+    order = _kernels.ascending(key)
     in_order = key[order]
     if (in_order[1:] != in_order[:-1]).all():
         return order

@@ -67,6 +67,12 @@ def map_on_threads(
         yield from map_ordered(submit, Future.result, items, ahead * threads)
 
 
+def on_slices(function: Callable[[slice], None], n: int, most: int) -> None:
+    """Call a function with slices of n numbers, at most `most` in each, on threads."""
+    slices = [slice(first, min(first + most, n)) for first in range(0, n, most)]
+    deque(map_on_threads(function, slices, most_threads=len(slices) or 1), maxlen=0)
+
+
 def map_ordered(
     submit: Callable[[Item], Any],
     fetch: Callable[[Any], Result],

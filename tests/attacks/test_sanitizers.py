@@ -34,6 +34,8 @@ def work(number):
     native.set_sizes(*given, ThresholdTable([limits] * 3), **plain)
     native.p_values(*given, scores, offsets, groups, **plain)
     native.row_keys(rows, draws)
+    native.by_group(labels, 60, native.ascending(rows[:, 0].astype(float)))
+    native.rank_within(labels, 60)
     native.row_numbers(rows, draws)
     native.true_label_ranks(rows, labels, **plain)
     native.rank_matrix(rows, **plain)

@@ -40,12 +40,15 @@ __all__ = [
     "Position",
     "ThresholdTable",
     "Thresholds",
+    "ascending",
+    "by_group",
     "is_member",
     "p_values",
     "p_values_of",
     "prediction_sets",
     "random_bits",
     "rank_matrix",
+    "rank_within",
     "ready_sets",
     "row_keys",
     "row_numbers",
@@ -122,6 +125,30 @@ def row_keys(rows: Rows, draws: Draws) -> Array:
 def row_numbers(rows: Rows, draws: Draws) -> tuple[FloatArray, FloatArray]:
     """Return each row's uniform u and randomization draw; 1 and 0 if unused."""
     return _for(rows).row_numbers(rows, draws)
+
+
+# ---- orders --------------------------------------------------------------------------------------
+
+
+def ascending(values: Array) -> IntArray:
+    """Order float64 or uint64 numbers (N,), stably."""
+    return _chosen.ascending(values)
+
+
+def by_group(
+    groups: IntArray, n_groups: int, rows: IntArray | None = None
+) -> tuple[IntArray, IntArray]:
+    """Order rows, by default all, by group, -1 first, and within it as they came.
+
+    Return the rows, and the groups' offsets: group g has those from ``offsets[g]`` to
+    ``offsets[g + 1]``.
+    """
+    return _chosen.by_group(groups, n_groups, rows)
+
+
+def rank_within(groups: IntArray, n_groups: int) -> IntArray:
+    """Count the earlier rows of each row's group (N,)."""
+    return _chosen.rank_within(groups, n_groups)
 
 
 # ---- scores and ranks ----------------------------------------------------------------------------

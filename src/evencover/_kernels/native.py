@@ -39,6 +39,20 @@ def random_bits(seed: int, use: int, ids: Array) -> Array:
     return _native.random_bits(INSTRUCTION_SET, seed, use, np.asarray(ids, np.uint64))
 
 
+def ascending(values: Array) -> IntArray:
+    return _native.ascending(values)
+
+
+def by_group(
+    groups: IntArray, n_groups: int, rows: IntArray | None = None
+) -> tuple[IntArray, IntArray]:
+    return _native.by_group(groups, n_groups, rows)
+
+
+def rank_within(groups: IntArray, n_groups: int) -> IntArray:
+    return _native.rank_within(groups, n_groups)
+
+
 def sample_labels(
     labels: IntArray, start: int, is_sampled: Array, largest: int, stride: int
 ) -> tuple[int, IntArray, IntArray, Array]:

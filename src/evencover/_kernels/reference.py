@@ -451,6 +451,37 @@ def p_values(
     return in_slices(of_slice, rows, draws)
 
 
+# ---- orders ------------------------------------------------------------------------------------
+
+
+def ascending(values: Array) -> IntArray:
+    """Order numbers (N,) stably; -0.0 equals 0.0."""
+    return np.argsort(values, kind="stable")
+
+
+def by_group(
+    groups: IntArray, n_groups: int, rows: IntArray | None = None
+) -> tuple[IntArray, IntArray]:
+    """Order rows by group, -1 first, and otherwise as they came; return the groups' offsets."""
+    order = np.arange(len(groups)) if rows is None else rows
+    numbers = groups[order] + 1  # -1 becomes 0
+    offsets = np.cumsum(np.bincount(numbers, minlength=n_groups + 1))
+    # The last 16 bits, then those before: NumPy sorts them by radix, in a fifth of the time for 64.
+    for shift in range(0, int(n_groups).bit_length(), 16):
+        step = np.argsort((numbers >> shift).astype(np.uint16), kind="stable")
+        order, numbers = order[step], numbers[step]
+    return order, offsets
+
+
+def rank_within(groups: IntArray, n_groups: int) -> IntArray:
+    """Count the earlier rows of each row's group (N,)."""
+    order, ends = by_group(groups, n_groups)
+    counts = np.diff(ends)
+    rank = np.empty(len(groups), dtype=np.int64)
+    rank[order] = np.arange(len(groups)) - np.repeat(ends[:-1], counts)
+    return rank
+
+
 def p_values_of(
     scores: FloatArray,
     group_scores: FloatArray,

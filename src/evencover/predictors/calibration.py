@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.classes import Classes, as_class_names
 from evencover.data.columns import missing_labels
@@ -100,17 +101,25 @@ class CalibrationRows:
         order = random_order(random_state, RandomStream.SPLIT, self.ids)
         return self.take(order[:n_first]), self.take(order[n_first:])
 
+    @cached_property
+    def by_score(self) -> IntArray:
+        """The rows in increasing order of score (N,)."""
+        order = _kernels.ascending(self.scores)
+        order.setflags(write=False)
+        return order
+
     def by(self, group_of_class: IntArray) -> GroupedScores:
         """Sort the scores within groups of classes; classes of group -1 are left out."""
         if not group_of_class.any():  # all are in group 0
             return GroupedScores.one(self.scores)
         n_groups = int(group_of_class.max()) + 1
-        return GroupedScores.sort(self.scores, group_of_class[self.labels], n_groups)
+        groups = group_of_class[self.labels]
+        return GroupedScores.sort(self.scores, groups, n_groups, self.by_score)
 
     @cached_property
     def by_class(self) -> GroupedScores:
         """The scores of each class, sorted."""
-        return GroupedScores.sort(self.scores, self.labels, self.n_classes)
+        return GroupedScores.sort(self.scores, self.labels, self.n_classes, self.by_score)
 
     def followed_by(self, other: CalibrationRows) -> CalibrationRows:
         """Append rows; a column that either lacks is left out."""

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import warn_caller
 from evencover.predictors.calibration import CalibrationRows
-from evencover.quantiles import by_group
 from evencover.randomness import RandomStream, random_order, uniforms
 
 N_FOLDS = 5
+HELD_OUT = N_FOLDS  # the number that rows have which no model learns from
 HOLDOUT_FRACTION = 0.2
 NOTABLE_COPIES = 0.05
 
@@ -21,22 +22,17 @@ NOTABLE_COPIES = 0.05
 class Dealt(NamedTuple):
     """Rows in increasing order of score, and what cross-fitting uses them for.
 
-    ``by_score`` (N,) are the rows in that order, ties at random by ``tie_draws`` (N,), if there are
-    any. ``learns`` (N,) is, in that order, whether a row is not held out. ``folds`` (N,) are those
-    of the rows, and ``is_once`` (N,) is true for one of all copies of a row. Copies, and rows with
-    the same id, share a fold and a side.
+    ``by_score`` (N,) are the rows in that order, ties at random, and ``scores`` (N,) their scores.
+    ``folds`` (N,) are those of the rows, `HELD_OUT` for rows that are held out, and ``is_once``
+    (N,) is true for one of all copies of a row. Copies, and rows with the same id, share a fold
+    and a side.
     """
 
     by_score: IntArray
-    tie_draws: FloatArray | None
-    learns: Array
-    folds: IntArray
+    scores: FloatArray
+    has_ties: bool
+    folds: Array
     is_once: Array
-
-    @property
-    def learning(self) -> IntArray:
-        """The rows to learn from, in increasing order of score."""
-        return self.by_score[self.learns]
 
     def warn_of_copies(self) -> None:
         """Warn of copies of rows where they are a notable share."""
@@ -50,37 +46,59 @@ class Dealt(NamedTuple):
 
 def deal(rows: CalibrationRows, random_state: int, *, with_holdout: bool) -> Dealt:
     """Divide the rows between folds, at random, and hold out a fifth of them if asked."""
-    by_score, tie_draws = ascending(rows, random_state)
+    scores = rows.scores[rows.by_score]
+    by_score, has_ties = ascending(rows, scores, random_state)
     order = random_order(random_state, RandomStream.FOLDS, rows.ids)
-    copies = find_copies(rows, by_score, has_ties=tie_draws is not None)
+    copies = find_copies(rows, by_score) if has_ties or rows.label_values is not None else None
     together = with_same_id(copies, rows.ids, order)
-    is_once, is_held_out = np.zeros((2, len(rows)), dtype=bool)
-    is_once[one_of_each(copies, rows.ids, order)] = True
+    is_held_out = np.zeros(len(rows), dtype=bool)
     if with_holdout:
         is_held_out = hold_out(together, rows.ids, order)
-    folds = assign_folds(together, rows.labels, rows.ids, order[~is_held_out[order]])
-    return Dealt(by_score, tie_draws, ~is_held_out[by_score], folds, is_once)
+        order = order[~is_held_out[order]]
+    folds = assign_folds(together, rows.labels, rows.n_classes, rows.ids, order)
+    folds[is_held_out] = HELD_OUT
+    is_once = np.ones(len(rows), dtype=bool)
+    if copies is not None:
+        is_once[:] = False
+        is_once[one_of_each(copies, rows.ids, np.arange(len(rows)))] = True
+    return Dealt(by_score, scores, has_ties, folds, is_once)
 
 
-def ascending(rows: CalibrationRows, random_state: int) -> tuple[IntArray, FloatArray | None]:
-    """Order of the scores, ties at random by each row's key, and the tie-breaking draws (N,).
+def ascending(
+    rows: CalibrationRows, ordered: FloatArray, random_state: int
+) -> tuple[IntArray, bool]:
+    """Order the scores, ties at random by each row's key; return whether there are any."""
+    is_first, recurs = repeats(ordered)
+    if not recurs.any():
+        return rows.by_score, False
+    order, tied, run = rows.by_score.copy(), rows.by_score[recurs], np.cumsum(is_first[recurs]) - 1
+    # By label, then draw, then score: each order keeps the one before where it has ties.
+    inside, _ = _kernels.by_group(rows.labels[tied], rows.n_classes)
+    draws = tie_draws(rows, tied[inside], random_state)
+    inside, _ = _kernels.by_group(run, len(run), inside[_kernels.ascending(draws)])
+    order[recurs] = tied[inside]
+    return order, True
 
-    Without ties there are no draws.
+
+def tie_draws(rows: CalibrationRows, some: IntArray, random_state: int) -> FloatArray:
+    """Return the draws of some rows, which order rows with equal scores."""
+    return uniforms(random_state, RandomStream.TIES, rows.ids[some])
+
+
+def repeats(ordered: Array) -> tuple[Array, Array]:
+    """Return whether each of some ordered numbers differs from the one before, and if any equal it.
+
+    >>> [flags.tolist() for flags in repeats(np.array([1, 2, 2]))]
+    [[True, True, False], [False, True, True]]
     """
-    order = np.argsort(rows.scores)
-    ordered = rows.scores[order]
-    is_tied = np.zeros(len(order), dtype=bool)
-    is_tied[1:] = ordered[1:] == ordered[:-1]
-    if not is_tied.any():
-        return order, None
-    is_tied[:-1] |= is_tied[1:]
-    draws = uniforms(random_state, RandomStream.TIES, rows.ids)
-    tied = np.sort(order[is_tied])
-    order[is_tied] = tied[np.lexsort((rows.labels[tied], draws[tied], rows.scores[tied]))]
-    return order, draws
+    is_first = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    recurs = ~is_first
+    recurs[:-1] |= ~is_first[1:]
+    return is_first, recurs
 
 
-def find_copies(rows: CalibrationRows, by_score: IntArray, *, has_ties: bool) -> IntArray | None:
+def find_copies(rows: CalibrationRows, by_score: IntArray) -> IntArray | None:
     """Give copies among the rows (N,) the same number, that of one of them.
 
     Equal rows have the same label and value (score, or input where scores are random), with no
@@ -91,28 +109,27 @@ def find_copies(rows: CalibrationRows, by_score: IntArray, *, has_ties: bool) ->
     """
     values, order = rows.scores, by_score
     if rows.label_values is not None:
-        values, order = rows.label_values, np.argsort(rows.label_values)
-    elif not has_ties:
+        values, order = rows.label_values, _kernels.ascending(rows.label_values)
+    values = values[order]
+    is_first, recurs = repeats(values)
+    recurs &= (values != values[0]) & (values != values[-1])
+    recurring = order[recurs]
+    if not len(recurring):
         return None
-    values, labels = values[order], rows.labels[order]
-    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
-    times = np.diff(starts, append=len(rows))
+    labels, starts = rows.labels[recurring], np.flatnonzero(is_first[recurs])
+    times = np.diff(starts, append=len(recurring))
     is_equal = np.minimum.reduceat(labels, starts) == np.maximum.reduceat(labels, starts)
-    is_equal &= times > 1
-    is_equal[[0, -1]] = False
-    starts, times = starts[is_equal], times[is_equal]
-    label = labels[starts]
-    n_distinct = rows.class_counts - np.bincount(label, times - 1, rows.n_classes)
-    kinds, n_kinds = np.unique(label * (len(rows) + 1) + times, return_counts=True)
+    label, n_equal = labels[starts[is_equal]], times[is_equal]
+    n_distinct = rows.class_counts - np.bincount(label, n_equal - 1, rows.n_classes)
+    kinds, n_kinds = np.unique(label * (len(rows) + 1) + n_equal, return_counts=True)
     label_of_kind = kinds // (len(rows) + 1)
     are_copies = (n_kinds > 1) & (2 * n_kinds >= n_distinct[label_of_kind])
-    is_copied = np.isin(label, label_of_kind[are_copies])
+    is_copied = is_equal & np.isin(labels[starts], label_of_kind[are_copies])
     if not is_copied.any():
         return None
-    starts, times = starts[is_copied], times[is_copied]
-    later = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
     copies = np.arange(len(rows))
-    copies[order[np.repeat(starts, times) + later]] = np.repeat(order[starts], times)
+    among = np.repeat(is_copied, times)
+    copies[recurring[among]] = np.repeat(recurring[starts], times)[among]
     return copies
 
 
@@ -151,12 +168,14 @@ def hold_out(groups: IntArray | None, ids: Array, order: IntArray) -> Array:
 
 
 def assign_folds(
-    groups: IntArray | None, labels: IntArray, ids: Array, order: IntArray
-) -> IntArray:
+    groups: IntArray | None, labels: IntArray, n_classes: int, ids: Array, order: IntArray
+) -> Array:
     """Assign folds (N,) in this order of some rows, even within every class; a group shares one."""
-    first = one_of_each(groups, ids, order)
-    first = first[by_group(labels[first], int(labels.max()) + 1)]
-    number = np.arange(len(labels)) if groups is None else groups
-    fold_of = np.zeros(int(number.max()) + 1, dtype=np.int64)
-    fold_of[number[first]] = np.arange(len(first)) % N_FOLDS
-    return fold_of[number]
+    first, _ = _kernels.by_group(labels, n_classes, one_of_each(groups, ids, order))
+    folds = np.zeros(len(labels), dtype=np.int8)
+    dealt = np.resize(np.arange(N_FOLDS, dtype=np.int8), len(first))
+    if groups is None:
+        folds[first] = dealt
+        return folds
+    folds[groups[first]] = dealt
+    return folds[groups]

@@ -65,7 +65,7 @@ class MacroPredictor(BasePredictor):
 
     def _derive(self, rows: CalibrationRows, state: None) -> tuple[FloatArray, FloatArray]:
         """Return the scores in increasing order, and the weight from each of them on (N + 1,)."""
-        order = np.argsort(rows.scores, kind="stable")
+        order = rows.by_score
         return rows.scores[order], _tail_weights(rows.labels[order], rows.class_counts)
 
     def _p_values(

@@ -32,7 +32,7 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.explanations import floor_sentence
 from evencover.predictors.fit import Fit
-from evencover.predictors.folds import N_FOLDS, Dealt, deal
+from evencover.predictors.folds import HELD_OUT, N_FOLDS, Dealt, deal, tie_draws
 from evencover.predictors.guarantees import AUTO, some_names
 from evencover.quantiles import (
     Alpha,
@@ -41,13 +41,17 @@ from evencover.quantiles import (
     Groups,
     Thresholds,
     break_ties,
-    by_group,
     content_draws,
+    distinct,
     guard_ranks,
-    rank_within,
+    just_below,
+    select,
 )
+from evencover.sizes import at_once
+from evencover.threads import on_slices
 from evencover.validation import Check, one_of, real_number, unless
 
+ROWS_AT_ONCE = at_once(1 << 14)  # that one thread computes at a time
 SPREAD_ROWS = 40.0  # pseudo-count of the variance within classes
 LEAST_STRENGTH, MOST_STRENGTH = 5.0, 200.0  # no prior outweighs hundreds of examples
 
@@ -60,7 +64,7 @@ class NormalModel(NamedTuple):
 
     @classmethod
     def fit(
-        cls, n: FloatArray, total: FloatArray, squares: FloatArray, *, padding: float
+        cls, n: IntArray, total: FloatArray, squares: FloatArray, *, padding: float
     ) -> NormalModel:
         """Fit random effects to each class's count, sum and sum of squares (K,).
 
@@ -82,7 +86,7 @@ class NormalModel(NamedTuple):
         return cls(mean, np.sqrt(variance * (1 + 1 / (n + kappa))))
 
 
-def _class_line(n: FloatArray, means: FloatArray, within: float) -> tuple[FloatArray, float]:
+def _class_line(n: IntArray, means: FloatArray, within: float) -> tuple[FloatArray, float]:
     """Fit a + b log(1 + n_y) to the class means; return it (K,) and the variance around it.
 
     Weighted least squares; the variance is the one at which the weighted squares equal their
@@ -90,25 +94,33 @@ def _class_line(n: FloatArray, means: FloatArray, within: float) -> tuple[FloatA
     within two standard errors, and a class without examples counts as having as many as the
     rarest: a line through nearly equal counts is noise, which extrapolation would multiply.
     """
-    seen = n > 0
-    feature, y, noise = np.log1p(np.maximum(n, n[seen].min())), means[seen], within / n[seen]
-    x = feature[seen]
-    has_slope = len(x) > 2 and np.ptp(x) > 1e-9
+    # Classes of the same size have the same weight, so sums over them suffice.
+    sizes, size_of_class = distinct(n)
+    seen = sizes > 0
+    x = np.log1p(np.maximum(sizes, sizes[seen][0]))
+    n_classes = np.bincount(size_of_class)
+    y = np.bincount(size_of_class, means) / n_classes
+    spread = np.bincount(size_of_class, (means - y[size_of_class]) ** 2)
+    n_classes, spread = n_classes * seen, spread * seen
+    noise = within / np.maximum(sizes, 1)
+    freedom, has_slope = n_classes.sum() - 1, seen.sum() > 1 and n_classes.sum() > 2
     between = slope = information = 0.0
     for _ in range(100):
         w = 1 / (between + noise)
-        center, mean = w @ x / w.sum(), w @ y / w.sum()
+        weight = n_classes * w
+        center, mean = weight @ x / weight.sum(), weight @ y / weight.sum()
         along, off = x - center, y - mean
         if has_slope:
-            information = w @ along**2  # 1 / var(slope)
-            slope = (w * along) @ off / information
-        squares = (off - slope * along) ** 2
-        step = (w @ squares - (len(x) - 1 - has_slope)) / max(w**2 @ squares, 1e-300)
+            information = weight @ along**2  # 1 / var(slope)
+            slope = (weight * along) @ off / information
+        squares = spread + n_classes * (off - slope * along) ** 2
+        step = (w @ squares - (freedom - has_slope)) / max(w**2 @ squares, 1e-300)
         if step <= 1e-9 * between:
             break
         between += step
     slope *= max(0.0, 1 - 4 / max(slope**2 * information, 1e-300))
-    return mean + slope * (feature - center), min(max(between, 1e-3), 1e3)
+    line = mean + slope * (x - center)
+    return line[size_of_class], min(max(between, 1e-3), 1e3)
 
 
 def moment_strength(hits: IntArray, n: IntArray, alpha: float) -> float:
@@ -132,47 +144,75 @@ def moment_strength(hits: IntArray, n: IntArray, alpha: float) -> float:
 class Pool:
     """The fitted distributions of the classes.
 
-    ``scores`` (N,) are those of all classes, ascending; a score's place is the number of scores
-    below it. ``own_places`` (N,) are class * (N + 1) + place of each class's own scores, ascending.
-    ``expected`` (K, 2) are mean and spread of each class's normal scores under the prior.
+    The place of a score is the number of scores below it, of all n that the model learned from,
+    ``scores`` (n,), ascending; ``normal`` (n + 1,) are the normal scores of all places. Class y has
+    its own scores at ``places[offsets[y]:offsets[y + 1]]``, ascending. ``model`` is the prior, and
     ``guards`` (K,) are the ranks of the guards, as far as levels know them.
     """
 
     scores: FloatArray
-    own_places: IntArray
-    expected: FloatArray
+    normal: FloatArray
+    places: IntArray
+    offsets: IntArray
+    model: NormalModel
     strength: float
     shared: float
     guards: IntArray
 
     @cached_property
+    def counts(self) -> IntArray:
+        """The number of own scores of each class (K,)."""
+        return np.diff(self.offsets)
+
+    @property
     def own_groups(self) -> GroupedScores:
         """Each class's own scores, sorted."""
-        width = len(self.scores) + 1
-        offsets = np.searchsorted(self.own_places, np.arange(len(self.guards) + 1) * width)
-        return GroupedScores(self.scores[self.own_places % width], offsets)
+        return GroupedScores(self.scores[self.places], self.offsets)
 
-    @cached_property
+    @property
     def own_weight(self) -> FloatArray:
         """The weight of the own scores of each class (K,), n / (n + c)."""
-        return own_share(self.own_groups.counts, self.strength)
+        return own_share(self.counts, self.strength)
+
+    @cached_property
+    def keys(self) -> IntArray:
+        """The own places as one increasing list: class * (n + 1) + place."""
+        return np.repeat(np.arange(len(self.counts)), self.counts) * len(self.normal) + self.places
 
     def level(self, classes: IntArray, places: IntArray) -> FloatArray:
         """Compute level_y(s) of scores at these places, as members of `classes`."""
-        n_rows, offsets = len(self.scores), self.own_groups.offsets
-        before = np.searchsorted(self.own_places, classes * (n_rows + 1) + places)
-        before -= offsets[classes]
-        n, guards = self.own_groups.counts[classes], self.guards[classes]
-        prior = prior_level(self.expected[classes], places / n_rows, self.shared)
-        return blend(before, n, prior, self.strength, guards)
+        before = np.searchsorted(self.keys, classes * len(self.normal) + places)
+        return self._level(classes, places, before - self.offsets[classes])
+
+    def _level(self, classes: IntArray | slice, places: IntArray, before: IntArray) -> FloatArray:
+        mean, deviation = self.model
+        prior = prior_level(self.normal, places, mean[classes], deviation[classes], self.shared)
+        return blend(before, self.counts[classes], prior, self.strength, self.guards[classes])
 
     def last_place(self, level: FloatArray) -> IntArray:
         """Find the largest place of each class with at most this level (K,); -1 for none."""
-        classes = np.arange(len(level))
-        low, high = np.full(len(level), -1), np.full(len(level), len(self.scores))
+        found = np.empty(len(level), dtype=np.int64)
+
+        def find(classes: slice) -> None:
+            found[classes] = self._last_place(classes, level[classes])
+
+        on_slices(find, len(level), ROWS_AT_ONCE)
+        return found
+
+    def _last_place(self, classes: slice, level: FloatArray) -> IntArray:
+        """Bisect the own places first, and then the places between two of these."""
+        start, n = self.offsets[:-1][classes], self.counts[classes]
+        own, low, high = np.append(self.places, -1), np.full_like(n, -1), n - 1
         while (low < high).any():
             middle = low + (high - low + 1) // 2
-            within = self.level(classes, middle) <= level
+            within = self._level(classes, own[start + middle], middle) <= level
+            low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
+        before = low + 1
+        low = np.where(before > 0, own[start + low], -1)
+        high = np.where(before < n, own[start + np.minimum(before, n - 1)] - 1, len(self.scores))
+        while (low < high).any():
+            middle = low + (high - low + 1) // 2
+            within = self._level(classes, middle, before) <= level
             low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
         return low
 
@@ -185,19 +225,27 @@ class FittedPool(NamedTuple):
     t: Thresholds
 
 
-def prior_level(expected: FloatArray, u: FloatArray, shared: float) -> FloatArray:
-    """Compute prior_y at pooled ranks `u`, for classes with this mean and spread (..., 2)."""
+def prior_level(
+    normal: FloatArray, places: IntArray, mean: FloatArray, deviation: FloatArray, shared: float
+) -> FloatArray:
+    """Compute prior_y at some places, for classes with this mean and spread."""
     from scipy.special import ndtr
 
-    normal = ndtr((normal_score(u) - expected[..., 0]) / expected[..., 1])
-    return (1 - shared) * normal + shared * u
+    level = (1 - shared) * ndtr((normal[places] - mean) / deviation)
+    return level + shared * (places / (len(normal) - 1))
 
 
-def normal_score(u: FloatArray) -> FloatArray:
-    """Compute Phi^-1(u), bounded."""
+def normal_scores(places: Array, n: int) -> FloatArray:
+    """Compute Phi^-1(place / n), bounded."""
     from scipy.special import ndtri
 
-    return ndtri(np.clip(u, 1e-7, 1 - 1e-7))
+    scores = np.empty(len(places))
+
+    def compute(some: slice) -> None:
+        ndtri(np.clip(places[some] / n, 1e-7, 1 - 1e-7), out=scores[some])
+
+    on_slices(compute, len(places), ROWS_AT_ONCE)
+    return scores
 
 
 def own_share(n: FloatArray | IntArray, c: float) -> FloatArray:
@@ -271,10 +319,11 @@ class PooledPredictor(BasePredictor):
 
     def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, None]:
         dealt = self._deal(rows)
-        if len(dealt.learning) < 2:
+        n_learning = int((dealt.folds != HELD_OUT).sum())
+        if n_learning < 2:
             raise InputError(
                 "PooledPredictor needs at least 2 calibration rows to fit the classes. "
-                f"Got {len(dealt.learning)}."
+                f"Got {n_learning}."
             )
         dealt.warn_of_copies()
         fitted, alpha = self._fit_pool(rows, dealt), self._class_alpha(rows)
@@ -300,44 +349,69 @@ class PooledPredictor(BasePredictor):
         """
         dealt = self._deal(rows) if dealt is None else dealt
         alpha, n_classes = self._class_alpha(rows), rows.n_classes
-        labels, folds = rows.labels[dealt.learning], dealt.folds[dealt.learning]
-        n_rows, cell = len(labels), labels * N_FOLDS + folds
-        u, x = np.arange(n_rows) / n_rows, normal_score((np.arange(n_rows) + 0.5) / n_rows)
-        moments = [
-            np.bincount(cell, weights, n_classes * N_FOLDS).reshape(n_classes, N_FOLDS)
+        # From here on, rows are in the order of their classes and then of their scores.
+        own, offsets = _kernels.by_group(rows.labels[dealt.by_score], n_classes)
+        labels, folds = np.repeat(np.arange(n_classes), np.diff(offsets)), dealt.folds
+        folds = folds[dealt.by_score[own]]
+        learns, places, scores = folds != HELD_OUT, own, dealt.scores
+        if self.split == "holdout":
+            learned = dealt.folds[dealt.by_score] != HELD_OUT
+            places, scores = (np.cumsum(learned) - learned)[own], scores[learned]
+        n_rows, cell = len(scores), np.multiply(folds, n_classes, dtype=np.int64) + labels
+
+        x = normal_scores(places + 0.5, n_rows)
+        shape = (N_FOLDS + 1, n_classes)
+        n, total, squares = (
+            np.bincount(cell, weights, shape[0] * shape[1]).reshape(shape)
             for weights in (None, x, x * x)
-        ]
-        totals = [moment.sum(axis=1) for moment in moments]
+        )
+        for moment in (n, total, squares):  # each fold's become those of the others; last, of all
+            moment[HELD_OUT] = 0
+            np.subtract(moment.sum(axis=0), moment, out=moment)
         # One example per class does not identify the variance within classes, so what is missing to
         # 1.5 counts as such. A fold is padded like all rows.
-        padding = max(1.5 * (totals[0] > 0).sum() / n_rows - 1, 1e-9)
-        others = [t[:, None] - m for t, m in zip(totals, moments, strict=True)]
-        models = [
-            NormalModel.fit(*(moment[:, fold] for moment in others), padding=padding)
-            for fold in range(N_FOLDS)
-        ]
-        expected = np.stack([np.stack(model, axis=1) for model in models])[folds, labels]
-        prior = prior_level(expected, u, self.shared)
-        is_once = dealt.is_once[dealt.learning]
-        strength = self._strength(prior[is_once], labels[is_once], rows)
-        before = rank_within(labels, n_classes) - rank_within(cell, n_classes * N_FOLDS)
-        guards = self._guards(np.column_stack([*others[0].T, totals[0]]), alpha)
-        n, guard = others[0][labels, folds], guards[labels, folds]
-        level, order = blend(before, n, prior, strength, guard), by_group(labels, n_classes)
+        padding = max(1.5 * (n[HELD_OUT] > 0).sum() / n_rows - 1, 1e-9)
+        model = NormalModel(*np.empty((2, *shape)))
+
+        def fit(some: slice) -> None:
+            for fold in range(some.start, some.stop):
+                moments = (n[fold], total[fold], squares[fold])
+                model.mean[fold], model.deviation[fold] = NormalModel.fit(*moments, padding=padding)
+
+        on_slices(fit, N_FOLDS + 1, max(1, ROWS_AT_ONCE // n_classes))
+        normal, level = normal_scores(np.arange(n_rows + 1), n_rows), np.empty(len(own))
+        mean, deviation = model.mean.ravel(), model.deviation.ravel()
+
+        def compute_prior(some: slice) -> None:
+            model_of_row = mean[cell[some]], deviation[cell[some]]
+            level[some] = prior_level(normal, places[some], *model_of_row, self.shared)
+
+        on_slices(compute_prior, len(level), ROWS_AT_ONCE)
+        counted = learns & dealt.is_once[dealt.by_score[own]]
+        strength = self._strength(level[counted], labels[counted], rows)
+        guards = self._guards(n, alpha)
+        before = np.arange(len(own)) - np.repeat(offsets[:-1], np.diff(offsets))
+        before -= _kernels.rank_within(cell, shape[0] * n_classes)
+
+        def compute_level(some: slice) -> None:
+            at = n.ravel()[cell[some]], level[some], strength, guards.ravel()[cell[some]]
+            level[some] = blend(before[some], *at)
+
+        on_slices(compute_level, len(level), ROWS_AT_ONCE)
         # No set contains the label of a top-k row that does not list it, whatever the thresholds.
-        level[rows.scores[dealt.learning] == inf] = inf
+        level[dealt.scores[own] == inf] = inf
         pool = Pool(
-            rows.scores[dealt.learning],
-            labels[order] * (n_rows + 1) + order,
-            np.stack(NormalModel.fit(*totals, padding=padding), axis=1),
+            scores,
+            normal,
+            places[learns],
+            np.append(0, np.cumsum(n[HELD_OUT])),
+            NormalModel(model.mean[HELD_OUT], model.deviation[HELD_OUT]),
             strength,
             self.shared,
-            guards[:, -1],
+            guards[HELD_OUT],
         )
         if self.split == "holdout":
-            labels = rows.labels[dealt.by_score[~dealt.learns]]
-            level = pool.level(labels, np.cumsum(dealt.learns)[~dealt.learns])
-            level[rows.scores[dealt.by_score[~dealt.learns]] == inf] = inf
+            level, labels = level[~learns], labels[~learns]
         held_out = self._group_levels(rows, level, labels)
         t = held_out.thresholds(alpha, exact=self.exact, random_state=self.random_state)
         return FittedPool(pool, held_out, t)
@@ -347,21 +421,19 @@ class PooledPredictor(BasePredictor):
             return float(self.strength)
         level = 1 - self._class_alpha(rows).typical
         place = ceil(level * len(prior)) - 1
-        is_hit = prior <= np.partition(prior, place)[place]
+        is_hit = prior <= select(prior, np.array([place]))
         hits, n = (np.bincount(labels[some], minlength=rows.n_classes) for some in (is_hit, ...))
         return moment_strength(hits, n, float(1 - level))
 
-    def _guards(self, n: FloatArray, alpha: ClassAlpha) -> IntArray:
-        """Return the guard's rank among `n` (K, folds + 1) own scores, as far as levels know it.
+    def _guards(self, n: IntArray, alpha: ClassAlpha) -> IntArray:
+        """Return the guard's rank among `n` (folds + 1, K) own scores, as far as levels know it.
 
         Held-out rows of split="holdout" are among the scores that make the guard, so the level of
         all thresholds is chosen without it.
         """
-        counts = n.astype(np.int64)
         if self.floor != AUTO or self.split == "holdout":
-            return np.zeros_like(counts)
-        of_class = np.repeat(alpha.of_class[:, None], n.shape[1], axis=1)
-        return guard_ranks(counts, alpha._replace(of_class=of_class))
+            return np.zeros_like(n)
+        return guard_ranks(n, alpha._replace(of_class=np.broadcast_to(alpha.of_class, n.shape)))
 
     def _group_levels(self, rows: CalibrationRows, level: FloatArray, labels: IntArray) -> Groups:
         """Group held-out levels by alpha; classes of an alpha with too few use those of all."""
@@ -378,29 +450,34 @@ class PooledPredictor(BasePredictor):
     def _thresholds(self, rows: CalibrationRows, dealt: Dealt, fitted: FittedPool) -> Thresholds:
         """Find the score of each class at its level t, or at its guard if that is higher."""
         # Of all scores, a holdout's model has some; places among these become places among all.
-        places = np.concatenate([np.flatnonzero(dealt.learns), [len(rows), -1]])
+        learned = np.flatnonzero(dealt.folds[dealt.by_score] != HELD_OUT)
+        places = np.concatenate([learned, [len(rows), -1]])
         guards = self._guard_places(rows, dealt.by_score)
         pool, (level, low, chance, _) = fitted.pool, fitted.t
         upper = np.maximum(places[pool.last_place(level)], guards)
         lower = None if low is None else np.maximum(places[pool.last_place(low)], guards)
-        scores = np.append(rows.scores[dealt.by_score], [inf, -inf])  # at N and at -1
-        if dealt.tie_draws is None:
+        scores = np.append(dealt.scores, [inf, -inf])  # at N and at -1
+        if not dealt.has_ties:
             return Thresholds(scores[upper], None if lower is None else scores[lower], chance)
-        shares = np.append(dealt.tie_draws[dealt.by_score], [1.0, 1.0])
-        lower = upper if lower is None else lower
-        chance = np.ones(len(upper)) if chance is None else chance
-        draws = content_draws(self.random_state, len(upper), pool.scores, pool.own_places)
+
+        def share(place: IntArray) -> FloatArray:
+            row = dealt.by_score[np.minimum(place, len(rows) - 1)]
+            is_row = (place >= 0) & (place < len(rows))
+            return np.where(is_row, tie_draws(rows, row, self.random_state), 1.0)
+
+        if lower is None or chance is None:
+            return Thresholds(scores[upper], just_below(scores[upper]), share(upper))
+        draws = content_draws(self.random_state, len(upper), pool.scores, pool.keys)
         pair = scores[upper], scores[lower]
-        return break_ties(*pair, chance, shares[upper], shares[lower], draws)
+        return break_ties(*pair, chance, share(upper), share(lower), draws)
 
     def _guard_places(self, rows: CalibrationRows, by_score: IntArray) -> IntArray:
         """Return the place (K,) of each class's guard among all scores; -1 for none."""
         if self.floor != AUTO:
             return np.full(rows.n_classes, -1)
-        counts = rows.class_counts
-        ranks = self._floor.ranks(counts, self._class_alpha(rows))
-        last = np.cumsum(counts) - counts + ranks - 1
-        return np.where(ranks > 0, by_group(rows.labels[by_score], rows.n_classes)[last], -1)
+        ranks = self._floor.ranks(rows.class_counts, self._class_alpha(rows))
+        own, offsets = _kernels.by_group(rows.labels[by_score], rows.n_classes)
+        return np.where(ranks > 0, own[np.maximum(offsets[:-1] + ranks - 1, 0)], -1)
 
     def _with_floor(self, thresholds: Thresholds, rows: CalibrationRows) -> Thresholds:
         return thresholds if self.floor == AUTO else super()._with_floor(thresholds, rows)

@@ -15,6 +15,7 @@
 
 #include "arrays.hpp"
 #include "kernels.hpp"
+#include "sorting.hpp"
 
 using namespace nb::literals;
 
@@ -328,6 +329,35 @@ nb::tuple sample_labels(const std::string& instruction_set, const Vector<int64_t
                           hashes.array[second]);
 }
 
+template <class Number>
+nb::object ascending_order(const Vector<Number>& values) {
+    expect(length(values) < int64_t{1} << 32, "there must be fewer numbers");
+    const Output<int64_t> order("i8", length(values));
+    without_gil([&] { ascending(values.data(), length(values), order.data); });
+    return order.array;
+}
+
+// Return the order, and where each group begins.
+nb::tuple group_order(const Vector<int64_t>& groups, int64_t n_groups,
+                      const std::optional<Vector<int64_t>>& rows) {
+    expect_below(groups.data(), length(groups), -1, n_groups);
+    if (rows) expect_below(rows->data(), length(*rows), 0, length(groups));
+    const int64_t n = length(rows ? *rows : groups);
+    const Output<int64_t> order("i8", n), offsets("i8", n_groups + 1);
+    without_gil([&] {
+        by_group(groups.data(), rows ? rows->data() : nullptr, n, n_groups, order.data,
+                 offsets.data);
+    });
+    return nb::make_tuple(order.array, offsets.array);
+}
+
+nb::object ranks_in_groups(const Vector<int64_t>& groups, int64_t n_groups) {
+    expect_below(groups.data(), length(groups), 0, n_groups);
+    const Output<int64_t> ranks("i8", length(groups));
+    without_gil([&] { rank_within(groups.data(), length(groups), n_groups, ranks.data); });
+    return ranks.array;
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -363,6 +393,10 @@ NB_MODULE(_native, m) {
         .def("prediction_sets", &Scorer::prediction_sets<ListedArrays>, "rows"_a, "ids"_a.none(), "first"_a,
              "thresholds"_a, "keep_top"_a);
     m.def("random_bits", &random_bits);
+    m.def("ascending", &ascending_order<double>);
+    m.def("ascending", &ascending_order<uint64_t>);
+    m.def("by_group", &group_order, "groups"_a, "n_groups"_a, "rows"_a.none());
+    m.def("rank_within", &ranks_in_groups);
     m.def("sample_labels", &sample_labels);
     m.def("instruction_sets", &instruction_sets, "What this machine can run, best first.");
 }
