@@ -29,7 +29,7 @@ from evencover.predictors.calibration import (
 from evencover.predictors.explanations import Explanation
 from evencover.predictors.fit import Fit
 from evencover.predictors.held_out import coverage_report
-from evencover.predictors.method import Method, parameters_of
+from evencover.predictors.method import Method, parameters_in
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.quantiles import (
     is_per_class,
@@ -157,7 +157,7 @@ class BasePredictor(Method):
         logits = bool(source.logits) if is_stated else self.from_logits
         scoring = BoundScore(score, logits, self.random_state, assumed=not is_stated)
         rows, read = read_rows(source, scoring, self.needs, executor)
-        self.fit_ = Fit.calibrated(self, rows, CalibrationInputs.of(read, len(rows)))
+        self.fit_ = Fit.calibrated(self, rows, CalibrationInputs.of(read, len(rows.scores)))
         return self
 
     def fit_scores(
@@ -307,8 +307,10 @@ class BasePredictor(Method):
 
     def current_fit(self) -> Fit:
         """Return the fit; raise if there is none, or if a parameter was changed after it."""
-        fit = self._any_fit
-        now, then = parameters_of(self), parameters_of(fit.method)
+        attributes = vars(self)
+        fit: Fit = attributes.get("fit_") or self._any_fit
+        cls: Any = type(self)
+        now, then = parameters_in(cls)(attributes), fit.parameters
         try:
             if now == then:
                 return fit
@@ -416,7 +418,7 @@ class BasePredictor(Method):
         """
         fit, few = self.current_fit(), None
         if executor is None and class_names is None and ids is not False:
-            few = _few_rows(probabilities, fit.n_classes)
+            few = _few_rows(probabilities, fit.rows.n_classes)
         if few is not None:
             sets = fit.rule.few_sets(few, ids)
             fit.check_precision(few)

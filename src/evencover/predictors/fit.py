@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -85,9 +85,9 @@ class Fit:
     ) -> Fit:
         """Calibrate the method of a predictor on rows; copy its parameters."""
         method = type(predictor)(**deepcopy(predictor.get_params()))
-        scored = rows.scored_by(_counted(make_score(method.score), rows))
-        # What `_calibrate` sets on its predictor is lost.
-        thresholds, state = method.with_params()._calibrate(scored)
+        score = make_score(method.score).with_counts(rows.class_counts, rows.class_names)
+        scored = rows.scored_by(score)
+        thresholds, state = copy(method)._calibrate(scored)  # what it sets on itself is lost
         if method.exact and thresholds.lower is None:
             raise method._not_exact()
         thresholds = method._with_floor(thresholds, scored)
@@ -103,6 +103,11 @@ class Fit:
     def __reduce__(self) -> Any:
         # Copies and pickles are built by the constructor, too.
         return Fit, tuple(getattr(self, field.name) for field in fields(self))
+
+    @cached_property
+    def parameters(self) -> tuple[Any, ...]:
+        """The values of all parameters, to notice when those of a predictor are changed."""
+        return tuple(self.method.get_params().values())
 
     # ---- classes and inputs ------------------------------------------------------------------
 
@@ -152,7 +157,8 @@ class Fit:
     @cached_property
     def rule(self) -> SetRule:
         """The rule that turns rows and ids into sets."""
-        method, score = self.method, _counted(make_score(self.method.score), self.rows)
+        method, rows = self.method, self.rows
+        score = make_score(method.score).with_counts(rows.class_counts, rows.class_names)
         scoring = BoundScore(score, bool(method.from_logits), method.random_state, assumed=True)
         thresholds = read_only(score.base_thresholds(self.thresholds))
         return SetRule(scoring, thresholds, self.keep_top, self.class_names, self.acceptance)
@@ -387,24 +393,22 @@ def read_only(value: Any) -> Any:
     return value
 
 
-def _counted(score: Score, rows: CalibrationRows) -> Score:
-    """Fill in what the calibration labels decide."""
-    return score.with_counts(rows.class_counts, rows.class_names)
-
-
 # ---- checks --------------------------------------------------------------------------------------
 
 
-def check_array(values: Any, name: str, dtype: Any, size: int) -> None:
-    """Raise InputError unless this is an array of `size` entries of a type, without NaN."""
+def check_array(
+    values: Any, name: str, dtype: Any, size: int, low: float = -np.inf, high: float = np.inf
+) -> None:
+    """Raise InputError unless an array has `size` entries of a type in a range, without NaN."""
     found, shape = getattr(values, "dtype", None), np.shape(values)
     if found != dtype or shape != (size,):
         raise InputError(
             f"'{name}' must have {size} entries of the type {np.dtype(dtype)}. Got {found} in the "
             f"shape {shape}."
         )
-    if found.kind == "f" and np.isnan(values).any():
-        raise InputError(f"'{name}' must have numbers. Got NaN.")
+    # The minimum is NaN if there is one, and that is in no range.
+    if size and not (low <= values.min() and (high == np.inf or values.max() <= high)):
+        raise InputError(f"'{name}' must be between {low} and {high}. Got other numbers.")
 
 
 def _check_rows(rows: CalibrationRows) -> None:
@@ -414,12 +418,10 @@ def _check_rows(rows: CalibrationRows) -> None:
     if n_rows == 0:
         raise InputError("There must be at least one calibration row. Got none.")
     check_array(rows.scores, "scores", np.float64, n_rows)
-    check_array(rows.labels, "labels", np.int64, n_rows)
+    check_array(rows.labels, "labels", np.int64, n_rows, 0, n_classes - 1)
     check_array(rows.ids, "ids", np.uint64, n_rows)
-    _check_range(rows.labels, "labels", 0, n_classes - 1)
     if rows.ranks is not None:
-        check_array(rows.ranks, "ranks", np.int64, n_rows)
-        _check_range(rows.ranks, "ranks", 1, n_classes)
+        check_array(rows.ranks, "ranks", np.int64, n_rows, 1, n_classes)
     if rows.label_values is not None:
         check_array(rows.label_values, "label_values", np.float64, n_rows)
     if names is not None:
@@ -436,11 +438,9 @@ def _check_thresholds(thresholds: Thresholds, n_classes: int) -> None:
     check_array(upper, "upper", np.float64, n_classes)
     if lower is not None or chance is not None:
         check_array(lower, "lower", np.float64, n_classes)
-        check_array(chance, "upper_probability", np.float64, n_classes)
-        _check_range(chance, "upper_probability", 0, 1)
+        check_array(chance, "upper_probability", np.float64, n_classes, 0, 1)
     if rank_limit is not None:
-        check_array(rank_limit, "rank_limit", np.int64, n_classes)
-        _check_range(rank_limit, "rank_limit", 0, n_classes)
+        check_array(rank_limit, "rank_limit", np.int64, n_classes, 0, n_classes)
 
 
 def _check_inputs(inputs: CalibrationInputs, n_classes: int) -> None:
@@ -465,8 +465,3 @@ def _check_acceptance(acceptance: Acceptance, n_classes: int) -> None:
     for share in (acceptance.accuracy, acceptance.confidence):
         if not isinstance(share, float) or not 0 < share < 1:
             raise InputError(f"'accuracy' and 'confidence' must be in (0, 1). Got {share!r}.")
-
-
-def _check_range(values: Any, name: str, low: int, high: int) -> None:
-    if not low <= values.min() <= values.max() <= high:
-        raise InputError(f"'{name}' must be between {low} and {high}.")

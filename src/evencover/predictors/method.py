@@ -162,7 +162,8 @@ class Method:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return all parameters by name; `deep` is there for scikit-learn."""
-        return dict(zip(self._parameter_names(), parameters_of(self), strict=True))
+        cls: Any = type(self)
+        return dict(zip(cls._parameter_names(), parameters_in(cls)(vars(self)), strict=True))
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters by name, for the next `fit`."""
@@ -194,13 +195,6 @@ class Method:
 
 
 @cache
-def _reader(cls: Any) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-    """Return what reads the values of all parameters from the attributes of a predictor."""
-    return itemgetter(*cls._parameter_names())
-
-
-def parameters_of(method: Any) -> tuple[Any, ...]:
-    """Return the values of all parameters."""
-    cls: Any = type(method)
-    values: tuple[Any, ...] = _reader(cls)(vars(method))
-    return values
+def parameters_in(method: Any) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    """Return what reads the values of all parameters of a method from its attributes."""
+    return itemgetter(*method._parameter_names())
