@@ -90,7 +90,7 @@ def test_models_keep_it_and_info_and_the_page_say_it(simulate, tmp_path, predict
     loaded = load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(loaded.thresholds_, predictor.thresholds_)
     about = of_model(loaded)
-    assert about["confidence"] == "0.9"
+    assert about["confidence"] == 0.9
     assert "90% of all calibration sets" in about["guarantee"]
     assert "calibrations" not in of_model(usual).get("guarantee") or usual.method == "classwise"
     content = report_content(loaded, test_rows, test_labels)
