@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -132,23 +131,20 @@ def read_rows(body: bytes, model: ModelEntry, limits: Limits) -> tuple[Any, Name
     """Read rows and their ids; raise InputError if they are invalid."""
     sent: SetsBody = decode(body, SetsBody)
     limits.check_rows(len(sent.rows), ids=sent.ids)
-    contents, ids = list(map(bytes, sent.rows)), sent.ids or None
-    n_keys, texts = 1 + (sent.ids is not UNSET), list[Any](ids or ())
+    contents = list(map(bytes, sent.rows))
     if all(content.startswith(b"[") and b"{" not in content for content in contents):
-        rows: Any = _matrix(contents, model.n_classes)
-    else:
-        rows, n_more, names = _by_class(contents, model)
-        n_keys, texts = n_keys + n_more, texts + names
-    _check_keys(body, n_keys, texts)
-    return rows, ids
+        _check_keys(body, sent)
+        return _matrix(contents, model.n_classes), sent.ids or None
+    rows = [decode(content, dict[Text, float] | list[Entry]) for content in contents]
+    _check_keys(body, {"rows": rows} | ({} if sent.ids is UNSET else {"ids": sent.ids}))
+    return _by_class(rows, model), sent.ids or None
 
 
 def read_labels(body: bytes, limits: Limits) -> tuple[Any, ...]:
     """Read ids, labels, times and what integers are; raise InputError if they are invalid."""
     sent: LabelsBody = decode(body, LabelsBody)
     limits.check_rows(len(sent.labels), ids=sent.ids, time=sent.time)
-    fields = [value for value in msgspec.structs.astuple(sent) if value is not UNSET]
-    _check_keys(body, len(fields), [text for value in fields for text in value or ()])
+    _check_keys(body, sent)
     return sent.ids, sent.labels, sent.time or None, sent.labels_are or None
 
 
@@ -161,19 +157,17 @@ def _matrix(contents: list[bytes], n_classes: int) -> Array:
                 f"'rows' must have one number for each of the {n_classes} classes. Got {n_numbers} "
                 f"in row {row}."
             )
-    packed, numbers = bytearray(8 * n_classes * len(contents)), struct.Struct(f"={n_classes}d")
+    numbers, row = np.empty((len(contents), n_classes)), 0
     try:
         for row, content in enumerate(contents):
-            numbers.pack_into(packed, row * numbers.size, *FLOATS.decode(content))
+            numbers[row] = FLOATS.decode(content)
     except msgspec.MsgspecError as error:
         raise InputError(f"'rows' must be lists of numbers: {error} in row {row}.") from None
-    return np.frombuffer(packed).reshape(len(contents), n_classes)
+    return numbers
 
 
-def _by_class(contents: list[bytes], model: ModelEntry) -> tuple[TopK, int, list[str]]:
-    """Return rows that name some of the classes; also their number of keys, and their names."""
-    rows = [decode(content, dict[Text, float] | list[Entry]) for content in contents]
-    n_keys = sum(len(row) * (1 if isinstance(row, dict) else 2) for row in rows)
+def _by_class(rows: list[dict[str, float] | list[Entry]], model: ModelEntry) -> TopK:
+    """Return rows that name some of the classes."""
     pairs = [
         list(row.items()) if isinstance(row, dict) else [(each.label, each.score) for each in row]
         for row in rows
@@ -188,21 +182,18 @@ def _by_class(contents: list[bytes], model: ModelEntry) -> tuple[TopK, int, list
     starts = np.cumsum([0, *map(len, pairs)])
     classes = np.array([index[name] for name in names], dtype=np.int32)
     values = np.array([value for row in pairs for _, value in row], dtype=np.float64)
-    return TopK.from_csr(starts, classes, values, model.n_classes), n_keys, names
+    return TopK.from_csr(starts, classes, values, model.n_classes)
 
 
-def _check_keys(body: bytes, n_keys: int, texts: Iterable[Any]) -> None:
-    """Raise if an object has a key twice, of which parsers keep the last.
-
-    Each of the keys that were parsed has a colon; so have some of the texts.
-    """
-    n_colons = body.count(b":")
-    if b"\\" in body:
-        n_colons += body.count(b"\\u003a") + body.count(b"\\u003A")
-    if n_colons != n_keys:
-        n_colons -= sum(text.count(":") for text in texts if isinstance(text, str))
-    if n_colons != n_keys:
+def _check_keys(body: bytes, parsed: Any) -> None:
+    """Raise if an object has a key twice, of which parsers keep the last: one colon is lost."""
+    if _n_colons(body) != _n_colons(encode(parsed)):
         raise InputError("The keys of each object in the body must differ. Got one of them twice.")
+
+
+def _n_colons(content: bytes) -> int:
+    escaped = (b"\\u003a", b"\\u003A") if b"\\" in content else ()
+    return sum(map(content.count, (b":", *escaped)))
 
 
 # Tensors ------------------------------------------------------------------------------------------
@@ -233,27 +224,24 @@ class InputTensor(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     shape: Annotated[list[Size], Meta(min_length=1, max_length=2)]
     datatype: str
-    data: Raw = Raw(b"null")
-    parameters: Parameters = msgspec.field(default_factory=Parameters)
+    data: Raw | UnsetType = UNSET
+    parameters: dict[str, Any] | UnsetType = UNSET
 
 
 class Output(msgspec.Struct, forbid_unknown_fields=True):
     """An output that is asked for."""
 
     name: str
-    parameters: Parameters = msgspec.field(default_factory=Parameters)
+    parameters: dict[str, Any] | UnsetType = UNSET
 
 
 class InferHead(msgspec.Struct, forbid_unknown_fields=True):
     """The head of a request."""
 
     inputs: Annotated[list[InputTensor], Meta(max_length=2)]
-    outputs: Annotated[list[Output], Meta(max_length=len(OUTPUTS))] | None = None
-    id: Text | None = None
-    parameters: Parameters = msgspec.field(default_factory=Parameters)
-
-
-LISTS = {"inputs", "outputs"}  # of the head, which has everything else as texts and numbers
+    outputs: Annotated[list[Output], Meta(max_length=len(OUTPUTS))] | UnsetType | None = UNSET
+    id: Text | UnsetType | None = UNSET
+    parameters: dict[str, Any] | UnsetType = UNSET
 
 
 class Wanted(NamedTuple):
@@ -288,7 +276,7 @@ def read_tensors(
     if n_head > len(body):
         raise RequestError(400, f"{HEAD_LENGTH} must be within the body.")
     head: InferHead = decode(body[:n_head], InferHead)
-    _check_head(body[:n_head])
+    _check_keys(body[:n_head], head)
     shapes, tensors = {tensor.name: tensor.shape for tensor in head.inputs}, dict[str, Any]()
     if reads not in shapes or not {*shapes} <= {reads, "ids"} or len(shapes) < len(head.inputs):
         raise InputError(
@@ -304,7 +292,7 @@ def read_tensors(
     limits.check_rows(n_rows)
     tail = memoryview(body)[n_head:]
     for tensor in head.inputs:
-        size, data = tensor.parameters.binary_data_size, None
+        size, data = _parameters(tensor).binary_data_size, None
         if size is not None:
             data, tail = tail[:size], tail[size:]
             if len(data) != size:
@@ -312,32 +300,26 @@ def read_tensors(
         tensors[tensor.name] = (_read_ids if tensor.name == "ids" else _read_numbers)(tensor, data)
     if tail:
         raise InputError(f"The inputs must use all of the binary data. Got {len(tail)} bytes more.")
-    return tensors[reads], tensors.get("ids"), Wanted(head.id, _wanted(head))
+    return tensors[reads], tensors.get("ids"), Wanted(head.id or None, _wanted(head))
 
 
-def _check_head(head: bytes) -> None:
-    """Raise if an object of the head has a key twice."""
-    top = decode(head, dict[str, Raw])
-    tensors = [decode(top[name], list[dict[str, Raw]] | None) for name in LISTS & top.keys()]
-    n_keys, texts = 0, list[Any]()
-    for each in (top, *(tensor for some in tensors for tensor in some or ())):
-        parameters = decode(each.get("parameters", Raw(b"{}")), dict[str, Any])
-        n_keys += len(each) + len(parameters)
-        texts += [*parameters, *parameters.values()]
-        texts += [bytes(each[name]).decode() for name in each.keys() - LISTS - {"parameters"}]
-    _check_keys(head, n_keys, texts)
+def _parameters(sent: InputTensor | Output | InferHead) -> Parameters:
+    try:
+        return msgspec.convert(sent.parameters or {}, Parameters)
+    except msgspec.ValidationError as error:
+        raise InputError(f"'parameters' are not as they must be: {error}.") from None
 
 
 def _wanted(head: InferHead) -> dict[str, bool]:
     """Return the outputs to give: whether each is binary."""
-    is_binary = head.parameters.binary_data_output
+    is_binary = _parameters(head).binary_data_output
     outputs = head.outputs or [Output(name) for name in OUTPUTS]
     unknown = [output.name for output in outputs if output.name not in OUTPUTS]
     if unknown:
         raise InputError(
             f"The outputs must be among {', '.join(map(repr, OUTPUTS))}. Got {unknown[0][:100]!r}."
         )
-    choices = {output.name: output.parameters.binary_data for output in outputs}
+    choices = {output.name: _parameters(output).binary_data for output in outputs}
     return {name: is_binary if choice is None else choice for name, choice in choices.items()}
 
 
@@ -350,8 +332,8 @@ def _read_numbers(tensor: InputTensor, data: Any) -> Array:
     values: Array = np.zeros(0)
     if data is not None and len(data) == n_values * dtype.itemsize:
         values = np.frombuffer(data, dtype)
-    elif data is None and bytes(tensor.data).count(b",") == max(0, n_values - 1):
-        numbers = decode(tensor.data, list[float | list[float]])
+    elif data is None and bytes(tensor.data or b"null").count(b",") == max(0, n_values - 1):
+        numbers = decode(tensor.data or b"null", list[float | list[float]])
         if [len(row) for row in numbers if isinstance(row, list)] == [n_classes] * n_rows:
             numbers = [number for row in numbers for number in row]
         elif any(isinstance(row, list) for row in numbers):
@@ -369,7 +351,7 @@ def _read_ids(tensor: InputTensor, data: Any) -> list[str]:
         raise InputError("'ids' must be of type BYTES.")
     n_rows, texts, start = tensor.shape[0], list[str](), 0
     if data is None:
-        texts = decode(tensor.data, list[Text])
+        texts = decode(tensor.data or b"null", list[Text])
     else:
         try:
             while start < len(data) and len(texts) < n_rows:

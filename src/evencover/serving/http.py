@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 import h11
 import numpy as np
 import uvicorn
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, exposition
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Histogram, exposition
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -30,7 +30,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import evencover
-from evencover.arrays import Array, IntArray
+from evencover.arrays import Array
 from evencover.errors import InputError, one_line
 from evencover.monitoring import Snapshot
 from evencover.monitoring.database import StateError
@@ -49,90 +49,75 @@ Endpoint = Callable[[Any], Any]  # a request to a value for JSON or a Response, 
 SET_SIZES = np.array([0, 1, 2, 5, 10, 20, 50, 100, 1000])  # upper limits of the histogram
 
 
-class SetSizes:
-    """A histogram of the sizes of sets, many at a time."""
-
-    def __init__(self) -> None:
-        self._counts, self._sum = np.zeros(len(SET_SIZES) + 1, dtype=np.int64), 0
-        self._lock = Lock()
-
-    def add(self, sizes: IntArray) -> None:
-        """Count the sizes of sets."""
-        counts = np.bincount(SET_SIZES.searchsorted(sizes), minlength=len(self._counts))
-        with self._lock:
-            self._counts += counts
-            self._sum += int(sizes.sum())
-
-    def collect(self) -> Iterator[HistogramMetricFamily]:
-        """Yield the histogram to Prometheus."""
-        names = [*map(str, map(float, SET_SIZES.tolist())), "+Inf"]
-        buckets = [*zip(names, self._counts.cumsum().tolist(), strict=True)]
-        yield HistogramMetricFamily("evencover_set_size", "Classes in a set.", buckets, self._sum)
-
-
 class Metrics:
-    """Prometheus metrics of requests, sets and coverage."""
+    """Prometheus metrics: of requests and sets as they come, of coverage as it was last read."""
 
-    GAUGES: ClassVar = {
-        "degraded": "1 if /healthz reports a problem.",
-        "queued_rows": "Rows that wait to be recorded.",
-        "dropped_rows": "Rows that were not recorded.",
-        "expired_rows": "Rows that were removed without a label.",
-        "labeled_rows": "Labeled rows that were counted.",
-        "coverage": "Overall coverage of the labeled rows.",
-        "waiting_labels": "Labels that wait for their row.",
-        "alarm_level": "E-value at which one class more is in alarm.",
-        "classes_in_alarm": "Classes likely below target coverage.",
+    GAUGES: ClassVar = {  # text, and the names of labels
+        "degraded": ["1 if /healthz reports a problem."],
+        "queued_rows": ["Rows that wait to be recorded."],
+        "dropped_rows": ["Rows that were not recorded."],
+        "expired_rows": ["Rows that were removed without a label."],
+        "labeled_rows": ["Labeled rows that were counted."],
+        "coverage": ["Overall coverage of the labeled rows."],
+        "waiting_labels": ["Labels that wait for their row."],
+        "alarm_level": ["E-value at which one class more is in alarm."],
+        "classes_in_alarm": ["Classes likely below target coverage."],
+        "alarm": ["1 if a test of coverage has an alarm.", "test"],
+        "recent_coverage": ["Coverage of recent labels, with 95% limits.", "of", "value"],
     }
 
     def __init__(self) -> None:
         self.registry: Any = CollectorRegistry()
-
-        def add(kind: Any, name: str, text: str, *labels: str, **options: Any) -> Any:
-            return kind(f"evencover_{name}", text, labels, registry=self.registry, **options)
-
-        self.requests = add(Counter, "requests", "Requests by path and status.", "path", "status")
-        self.seconds = add(Histogram, "request_seconds", "Time to answer a request.", "path")
-        self.sizes = SetSizes()
-        self.registry.register(self.sizes)
-        self.accepted = add(Counter, "accepted_rows", "Rows that need no review.")
-        self.gauges = {name: add(Gauge, name, text) for name, text in self.GAUGES.items()}
-        self.alarms = add(Gauge, "alarm", "1 if a test of coverage has an alarm.", "test")
-        text = "Coverage of all labels, the latest labels and the latest period, with 95% limits."
-        self.recent = add(Gauge, "recent_coverage", text, "of", "value")
-        self.failures = add(Counter, "failures", "Requests with an unexpected error, status 422.")
+        text, how = "Requests by path and status.", {"registry": self.registry}
+        self.requests = Counter("evencover_requests", text, ["path", "status"], **how)
+        text = "Time to answer a request."
+        self.seconds = Histogram("evencover_request_seconds", text, ["path"], **how)
+        self.accepted = Counter("evencover_accepted_rows", "Rows that need no review.", **how)
+        text = "Requests with an unexpected error, status 422."
+        self.failures = Counter("evencover_failures", text, **how)
+        self.found: dict[str, dict[tuple[str, ...], float]] = {}  # of each gauge, by its labels
+        self._sizes, self._sum_of_sizes = np.zeros(len(SET_SIZES) + 1, dtype=np.int64), 0
+        self._lock = Lock()
+        self.registry.register(self)
 
     def count(self, sets: PredictionSets) -> None:
         """Count sets that were computed."""
-        self.accepted.inc(int(sets.accepted.sum()))
-        self.sizes.add(sets.sizes)
-
-    def set(self, **values: float) -> None:
-        """Set gauges."""
-        for name, value in values.items():
-            self.gauges[name].set(value)
+        sizes, accepted = SET_SIZES.searchsorted(sets.sizes), int(sets.accepted.sum())
+        with self._lock:
+            self._sizes += np.bincount(sizes, minlength=len(self._sizes))
+            self._sum_of_sizes += len(sets.indices)
+        self.accepted.inc(accepted)
 
     def show(self, found: Snapshot) -> None:
         """Show the findings of the monitor."""
-        recent = found.recent()
-        self.set(
-            expired_rows=found.expired,
-            labeled_rows=recent["all"]["rows"],
-            coverage=_number(recent["all"]["coverage"]),
-            waiting_labels=found.waiting,
-            alarm_level=found.alarm_level,
-            classes_in_alarm=len(found.alarms),
-        )
+        recent, parts = found.recent(), dict[tuple[str, ...], float]()
         for of, part in recent.items():
-            values = zip(("low", "high"), part["interval"], strict=True)
-            for name, value in (("coverage", _number(part["coverage"])), *values):
-                self.recent.labels(of, name).set(value)
-        for test, evidence in found.tests().items():
-            self.alarms.labels(test).set(evidence.alarm)
+            for name, number in zip(("low", "high"), part["interval"], strict=True):
+                parts[of, name] = number
+            parts[of, "coverage"] = math.nan if part["coverage"] is None else part["coverage"]
+        values = {
+            "expired_rows": found.expired,
+            "labeled_rows": recent["all"]["rows"],
+            "coverage": parts["all", "coverage"],
+            "waiting_labels": found.waiting,
+            "alarm_level": found.alarm_level,
+            "classes_in_alarm": len(found.alarms),
+        }
+        self.found |= {name: {(): value} for name, value in values.items()}
+        self.found["alarm"] = {(name,): test.alarm for name, test in found.tests().items()}
+        self.found["recent_coverage"] = parts
 
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
+    def collect(self) -> Iterator[Any]:
+        """Yield the sizes of sets and the gauges to Prometheus."""
+        names, counts = [*map(str, map(float, SET_SIZES.tolist())), "+Inf"], self._sizes.cumsum()
+        buckets, text = [*zip(names, counts.tolist(), strict=True)], "Classes in a set."
+        yield HistogramMetricFamily("evencover_set_size", text, buckets, self._sum_of_sizes)
+        for name, samples in self.found.items():
+            text, *labels = self.GAUGES[name]
+            family = GaugeMetricFamily(f"evencover_{name}", text, labels=labels)
+            for values, number in samples.items():
+                family.add_metric(values, number)
+            yield family
 
 
 class Application:
@@ -365,8 +350,9 @@ class Application:
         with suppress(StateError):
             self.metrics.show(await self._read(self.service.snapshot, SCRAPE_SECONDS))
         health = self.service.health()
-        queue = {name: health[name] for name in ("queued_rows", "dropped_rows")}
-        self.metrics.set(degraded=health["status"] != "ok", **queue)
+        health["degraded"] = health["status"] != "ok"
+        for name in ("degraded", "queued_rows", "dropped_rows"):
+            self.metrics.found[name] = {(): health[name]}
         figures = exposition.generate_latest(self.metrics.registry)
         return Response(figures, media_type=exposition.CONTENT_TYPE_LATEST)
 
