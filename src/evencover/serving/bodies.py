@@ -157,13 +157,14 @@ def _matrix(contents: list[bytes], n_classes: int) -> Array:
                 f"'rows' must have one number for each of the {n_classes} classes. Got {n_numbers} "
                 f"in row {row}."
             )
-    numbers, row = np.empty((len(contents), n_classes)), 0
+    numbers, row = bytearray(8 * n_classes * len(contents)), 0
+    doubles = struct.Struct(f"={n_classes}d")  # three times as fast as assigning to an array
     try:
         for row, content in enumerate(contents):
-            numbers[row] = FLOATS.decode(content)
+            doubles.pack_into(numbers, row * doubles.size, *FLOATS.decode(content))
     except msgspec.MsgspecError as error:
         raise InputError(f"'rows' must be lists of numbers: {error} in row {row}.") from None
-    return numbers
+    return np.frombuffer(numbers).reshape(len(contents), n_classes)
 
 
 def _by_class(rows: list[dict[str, float] | list[Entry]], model: ModelEntry) -> TopK:
