@@ -1,5 +1,6 @@
 """The server as a process: slow and hostile clients, kills, new models under way, OpenAPI."""
 
+import json
 import os
 import signal
 import socket
@@ -9,7 +10,7 @@ from contextlib import closing, suppress
 from http.client import HTTPConnection
 
 import pytest
-from serving.service import TOKEN
+from serving.service import BEARER, TOKEN
 
 from evencover import StandardPredictor, save
 from evencover.monitoring import MonitorState
@@ -150,3 +151,28 @@ def test_heads_that_do_not_arrive_do_not_keep_a_server_busy(start, data):
     assert status() == 200
     for each in slow:
         each.close()
+
+
+@pytest.mark.deep
+def test_many_requests_take_no_more_memory(start, data):
+    """50,000 rows of one connection, every tenth with its label, and a look now and then."""
+    server, headers = start(), {"content-type": "application/json", **BEARER}
+    with closing(HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+
+        def ask(method, path, content=None):
+            connection.request(method, path, content and json.dumps(content), headers)
+            answer = connection.getresponse()
+            assert answer.status == 200, answer.read()
+            return json.loads(answer.read())
+
+        for n in range(50_000):
+            if n == 10_000:
+                before = server.memory()
+            row = {"rows": [data.rows[n % 600].tolist()], "ids": [f"row {n}"]}
+            assert ask("POST", "/v1/sets", row)["sizes"]
+            if n % 10 == 0:
+                known = {"ids": row["ids"], "labels": [int(data.labels[n % 600])]}
+                assert ask("POST", "/v1/labels", known)["counted"] == 1
+            if n % 1000 == 0:
+                ask("GET", "/v1/coverage")
+    assert server.memory() - before < 8

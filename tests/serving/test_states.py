@@ -18,7 +18,8 @@ for library in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
-KILLS, CONNECTIONS, BATCH = size(short=1, deep=8), 8, 3
+KILLS, CONNECTIONS, BATCH = size(short=1, deep=25), 8, size(short=3, deep=10)
+LABELS = size(short=30, deep=20_000)
 
 
 @contextmanager
@@ -34,7 +35,7 @@ def state_in(kind, folder):
         yield address
 
 
-KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.deep)]
+KINDS = [("sqlite", 1), pytest.param("postgresql", 2, marks=pytest.mark.deep)]
 
 
 class Clients:
@@ -83,23 +84,32 @@ class Clients:
                 self.labeled.append(first)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_acknowledged_label_survives_kills_exactly_once(kind, folder, data, fitted):
+@pytest.mark.parametrize(("kind", "n_servers"), KINDS)
+def test_every_acknowledged_label_survives_kills_exactly_once(
+    kind, n_servers, folder, data, fitted
+):
     rng, clients = np.random.default_rng(5), Clients(data)
     with state_in(kind, folder) as state:
         for _ in range(KILLS):
-            server = Server(folder, "--state", state)
-            assert server.is_up()
-            killer = threading.Timer(rng.uniform(0.02, 0.6), server.process.kill)
-            killer.start()
+            servers = [Server(folder, "--state", state) for _ in range(n_servers)]
+            assert all(server.is_up() for server in servers)
+            killers = [
+                threading.Timer(rng.uniform(0.02, 0.6), server.process.kill) for server in servers
+            ]
+            for killer in killers:
+                killer.start()
             with ThreadPoolExecutor(CONNECTIONS) as pool:
-                list(pool.map(clients.run, [server] * CONNECTIONS))
-            killer.join()
-            server.end(signal.SIGKILL)
+                list(pool.map(clients.run, servers * (CONNECTIONS // n_servers)))
+            for killer, server in zip(killers, servers, strict=True):
+                killer.join()
+                server.end(signal.SIGKILL)
         server = Server(folder, "--state", state)
         try:
             while clients.doubtful:
                 clients.send(server, *clients.doubtful.pop())
+            while len(clients.labeled) * BATCH < LABELS:
+                clients.next += BATCH
+                clients.send(server, "/v1/sets", clients.next - BATCH)
             for first in clients.labeled:  # those that were recorded are left out
                 server.ask("POST", "/v1/sets", clients.content("/v1/sets", first))
         finally:
@@ -112,7 +122,7 @@ def test_every_acknowledged_label_survives_kills_exactly_once(kind, folder, data
         monitor = CoverageMonitor(fitted, state=state)
         found = monitor.snapshot()
         with monitor.state.reading() as run:
-            sql = "SELECT COUNT(*) AS n, COUNT(DISTINCT id) AS ids FROM labels"
+            sql = "SELECT COUNT(*) AS n, COUNT(DISTINCT id) AS ids FROM labels WHERE model <> 0"
             assert run(sql) == [(len(acknowledged), len(acknowledged))]
         ids = [f"row {n}" for n in acknowledged]
         rows, labels = data.rows[acknowledged % 600], data.labels[acknowledged % 600]

@@ -10,6 +10,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.monitoring.evidence import (
     Urn,
     block_of,
+    coverage_limits,
     shortfall_log_e,
     since_restarts,
     urn_log_e,
@@ -40,6 +41,7 @@ class ClassEvidence(NamedTuple):
     log_e: FloatArray  # (K,)
     log_shift: FloatArray  # (K,)
     strongest: IntArray  # (K,) the block with the largest share of the evidence
+    limits: FloatArray  # (2, K) limits of coverage: of all classes, at all times
     overall_log_e: float
 
     @property
@@ -89,7 +91,8 @@ class LabelLog:
         self._last: Any = -1, None, None  # the last label: its number, moment and id
         self._n_arrived = np.zeros(n_classes, dtype=np.int64)  # of each class, also replaced ones
         counts, none = np.zeros((4, n_classes), dtype=np.int64), np.zeros(n_classes)
-        self.evidence = ClassEvidence(counts, none, none, counts[0], 0.0)
+        limits = np.stack([none, none + 1])
+        self.evidence = ClassEvidence(counts, none, none, counts[0], limits, 0.0)
 
     def advance(self, run: Any) -> None:
         """Read the labels that arrived; compute the evidence of their classes."""
@@ -168,11 +171,14 @@ class LabelLog:
             log_shift, shifted = _shift(table, starts, self.urn, y)
             strongest = np.where(log_shift > log_e, shifted, strongest)
         counts = np.add.reduceat(table, starts, axis=0).T
+        level = self.model.false_alarm / self.model.n_classes
+        limits = coverage_limits(counts[1], counts[0] - counts[1], level).T
         return evidence._replace(
             counts=_replaced(evidence.counts, classes, counts),
             log_e=_replaced(evidence.log_e, classes, log_e),
             log_shift=_replaced(evidence.log_shift, classes, log_shift),
             strongest=_replaced(evidence.strongest, classes, strongest - starts),
+            limits=_replaced(evidence.limits, classes, limits),
         )
 
     # ---- looks at the labels -----------------------------------------------------------------

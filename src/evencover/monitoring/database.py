@@ -13,7 +13,7 @@ import threading
 from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ class Database:
     def _open(self) -> Any:
         """Return the connection; make one and set it up first if there is none."""
         if self._connection is None:
-            connection = self._connect_postgresql() if self.is_postgresql else self._connect()
+            connection = self._connect()
             try:
                 self._set_up(connection)
             except BaseException:
@@ -82,60 +82,48 @@ class Database:
         return self._connection
 
     def _connect(self) -> Any:
-        path, is_uri = self._location, False
-        if self._file is not None:  # a state that was deleted is not replaced by an empty one
-            path, is_uri = f"{Path(path).absolute().as_uri()}?mode=rw", True
-        return sqlite3.connect(
-            path, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=is_uri
-        )
-
-    def _connect_postgresql(self) -> Any:
-        try:
-            import psycopg
-        except ImportError:
-            raise needs("States in PostgreSQL", "psycopg", "postgresql") from None
-        return psycopg.connect(
-            self._location,
-            autocommit=True,
-            connect_timeout=int(LOCK_SECONDS),
-            tcp_user_timeout=int(2000 * LOCK_SECONDS),
-        )
+        if self.is_postgresql:
+            seconds = int(LOCK_SECONDS)
+            how = {"connect_timeout": seconds, "tcp_user_timeout": 2000 * seconds}
+            return _import_psycopg().connect(self._location, autocommit=True, **how)
+        path, is_new = self._location, self._file is None
+        if not is_new:  # a state that was deleted is not replaced by an empty one
+            path = f"{Path(path).absolute().as_uri()}?mode=rw"
+        how = {"isolation_level": None, "check_same_thread": False, "uri": not is_new}
+        return sqlite3.connect(path, LOCK_SECONDS, **how)
 
     def _set_up(self, connection: Any) -> None:
+        """Check that a database is a state of this format; make one in a new database."""
+        run = partial(self._run, connection)
         if self.is_postgresql:
-            self._run(connection, "SET search_path TO evencover")
-            self._run(connection, f"SET lock_timeout TO {int(1000 * LOCK_SECONDS)}")
-            tables = "SELECT table_name AS name FROM information_schema.tables {}"
-            tables = tables.format("WHERE table_schema = 'evencover'")
-        else:
-            tables = "SELECT name FROM sqlite_master"
-        known = {row.name for row in self._run(connection, tables)}
+            run("SET search_path TO evencover")
+            run(f"SET lock_timeout TO {int(1000 * LOCK_SECONDS)}")
+        tables = "information_schema.tables WHERE table_schema = 'evencover'"
+        names = (
+            f"table_name AS name FROM {tables}" if self.is_postgresql else "name FROM sqlite_master"
+        )
+        known = {row.name for row in run(f"SELECT {names}")}
         if known and "state" not in known:
             raise InputError(
                 f"'{self.name}' must be a monitor's state or a new file. Got another database."
             )
-        for state in self._run(connection, "SELECT format FROM state") if known else ():
+        for state in run("SELECT format FROM state") if known else ():
             if state.format != self._format:
                 raise InputError(
                     f"'{self.name}' must have format {self._format}. Got {state.format}, which "
                     "another version of evencover wrote; use that one, or start a new state."
                 )
         if not self.is_postgresql:
-            self._run(connection, "PRAGMA journal_mode=WAL")
-            self._run(connection, "PRAGMA synchronous=FULL")
+            run("PRAGMA journal_mode=WAL")
+            run("PRAGMA synchronous=FULL")
         with self._writing(connection):
-            if self.is_postgresql:
-                (schema,) = self._run(connection, "SELECT to_regnamespace('evencover') AS oid")
-                if schema.oid is None:  # a user who may not make one can use it
-                    self._run(connection, "CREATE SCHEMA evencover")
+            schema = "SELECT 1 FROM pg_namespace WHERE nspname = 'evencover'"
+            if self.is_postgresql and not run(schema):  # a user who may not make one can use it
+                run("CREATE SCHEMA evencover")
             for definition in self._schema:
-                self._run(connection, f"CREATE {definition}")
-            self._run(
-                connection,
-                "INSERT INTO state (format) SELECT CAST(? AS BIGINT) "
-                "WHERE NOT EXISTS (SELECT 1 FROM state)",
-                self._format,
-            )
+                run(f"CREATE {definition}")
+            if not run("SELECT format FROM state"):
+                run("INSERT INTO state (format) VALUES (?)", self._format)
         if not self.is_postgresql and self._location != MEMORY:
             self._file = _file_id(self._location)
 
@@ -152,12 +140,7 @@ class Database:
     @contextmanager
     def _reporting(self, what: str) -> Iterator[None]:
         """Raise a database's errors as StateError; drop a connection that was lost."""
-        errors: tuple[type[Exception], ...] = (sqlite3.Error,)
-        if self.is_postgresql:
-            with suppress(ImportError):
-                import psycopg
-
-                errors = (psycopg.Error,)
+        errors: Any = _import_psycopg().Error if self.is_postgresql else sqlite3.Error
         try:
             yield
         except errors as error:
@@ -246,6 +229,14 @@ class Database:
             sql = sql.replace("?", "%s") if self.is_postgresql else sql
             n_new += self._connection.execute(sql, list(chain.from_iterable(part))).rowcount
         return n_new
+
+
+def _import_psycopg() -> Any:
+    try:
+        import psycopg
+    except ImportError:
+        raise needs("States in PostgreSQL", "psycopg", "postgresql") from None
+    return psycopg
 
 
 @cache

@@ -287,7 +287,10 @@ class CoverageMonitor:
 
     def _reject_ids(self, rows: list[ServedRow], names: Any = None) -> None:
         """Raise for ids of calibration rows, and for one id of different rows."""
-        self._reject_calibration_ids([row.id for row in rows])
+        keys = [row.id for row in rows]
+        self._reject_calibration_ids(keys)
+        if len(set(keys)) == len(keys):
+            return
         first: dict[int, tuple[int, int]] = {}
         for index, row in enumerate(rows):
             earlier, content = first.setdefault(row.id, (index, row.content))
@@ -300,13 +303,10 @@ class CoverageMonitor:
 
     def _reject_calibration_ids(self, keys: list[int]) -> None:
         ids = self._calibration_ids
-        is_known = (
-            ids.take(ids.searchsorted(keys), mode="clip") == keys if len(ids) else np.array(0)
-        )
-        if is_known.any():
+        if len(ids) and (ids.take(ids.searchsorted(keys), mode="clip") == keys).any():
             raise InputError(
-                f"'ids' must not be in the calibration set. Got {is_known.sum()} ids of "
-                "calibration rows; pass later rows."
+                "'ids' must not be in the calibration set. Got ids of calibration rows; pass later "
+                "rows."
             )
 
     def _with_test(self, rule: SetRule) -> tuple[SetRule, SetRule | None]:

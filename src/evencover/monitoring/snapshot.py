@@ -12,7 +12,7 @@ import numpy as np
 from evencover.arrays import FloatArray, IntArray
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.monitoring.counts import ClassEvidence, LabelLog, PeriodCounts
-from evencover.monitoring.evidence import coverage_limits, e_values, log_mean_e, raised
+from evencover.monitoring.evidence import e_values, log_mean_e, raised
 from evencover.monitoring.state import OVERALL, WAITING, ModelEntry, MonitorState
 
 MOST_NAMED = 20  # classes in alarm whose periods are included
@@ -106,11 +106,10 @@ class Snapshot:
         """Whether any test has an alarm."""
         return any(evidence.alarm for evidence in self.tests().values())
 
-    @cached_property
+    @property
     def coverage_interval(self) -> FloatArray:
         """(K, 2) limits of coverage: of all classes, at all times, with probability 1 - level."""
-        level = self.model.false_alarm / self.model.n_classes
-        return coverage_limits(self.covered, self.rows - self.covered, level)
+        return self.evidence.limits.T
 
     def recent(self) -> dict[str, dict[str, Any]]:
         """Return coverage of all labels, of the last ones and of the latest period.

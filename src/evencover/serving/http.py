@@ -397,24 +397,20 @@ class TimedProtocol(H11Protocol):  # type: ignore[misc]
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the rest of a head."""
+        """Wait for the rest of a head, also for one that has begun."""
         super().data_received(data)
         self._await_head()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Wait no longer."""
-        self._stop_waiting()
+        self._await_head(is_open=False)
         super().connection_lost(error)
 
-    def _await_head(self) -> None:
-        """Wait for a head, also for one that has begun; no longer for a complete one."""
-        if self.conn.their_state is not h11.IDLE:
-            self._stop_waiting()
-        elif self.timer is None:
+    def _await_head(self, is_open: bool = True) -> None:
+        is_waiting = is_open and self.conn.their_state is h11.IDLE
+        if is_waiting and self.timer is None:
             self.timer = self.loop.call_later(self.timeout_keep_alive, self.transport.close)
-
-    def _stop_waiting(self) -> None:
-        if self.timer is not None:
+        elif not is_waiting and self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
@@ -423,20 +419,19 @@ def make_server(app: Any, *, timeout: float, connections: int) -> Any:
     """Make a server that closes slow, idle and surplus connections."""
     seconds = max(1, math.ceil(timeout))
     gc.freeze()  # else Python looks for garbage in all libraries again and again
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            http=TimedProtocol,  # of h11: httptools reads request heads of any size
-            h11_max_incomplete_event_size=MAX_HEAD,
-            ws="none",
-            limit_concurrency=connections,
-            timeout_keep_alive=seconds,
-            timeout_graceful_shutdown=seconds,
-            server_header=False,
-        )
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        http=TimedProtocol,  # of h11: httptools reads request heads of any size
+        h11_max_incomplete_event_size=MAX_HEAD,
+        ws="none",
+        limit_concurrency=connections,
+        timeout_keep_alive=seconds,
+        timeout_graceful_shutdown=seconds,
+        server_header=False,
     )
+    return uvicorn.Server(config)
 
 
 def listen(host: str, port: int, timeout: float) -> socket.socket:
