@@ -83,9 +83,9 @@ class Database:
 
     def _connect(self) -> Any:
         if self.is_postgresql:
-            seconds = int(LOCK_SECONDS)
-            how = {"connect_timeout": seconds, "tcp_user_timeout": 2000 * seconds}
-            return _import_psycopg().connect(self._location, autocommit=True, **how)
+            how: dict[str, Any] = {"autocommit": True, "connect_timeout": int(LOCK_SECONDS)}
+            how["tcp_user_timeout"] = int(2000 * LOCK_SECONDS)
+            return _import_psycopg().connect(self._location, **how)
         path, is_new = self._location, self._file is None
         if not is_new:  # a state that was deleted is not replaced by an empty one
             path = f"{Path(path).absolute().as_uri()}?mode=rw"
