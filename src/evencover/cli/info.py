@@ -39,11 +39,9 @@ SHARES = ("guaranteed_coverage", "accuracy", "recall_at_k", "recall_at_k_of_capp
 
 def of_model(predictor: BasePredictor) -> dict[str, Any]:
     """Describe a model: guarantee, method, parameters, and thresholds."""
-    from evencover.report.verdict import in_percent
-
     levels = predictor.fit_.alpha
     description: dict[str, Any] = {
-        "guarantee": in_percent(predictor.guarantee_text, levels),
+        "guarantee": predictor.guarantee_text,
         "guaranteed_coverage": _spread(predictor.guarantees_),
         "method": predictor.method,
         "alpha": str(levels if is_per_class(predictor.alpha) else predictor.alpha),

@@ -34,7 +34,7 @@ class ClasswisePredictor(GroupPredictor):
 
     method: ClassVar[str] = "classwise"
     summary: ClassVar[str] = "one threshold per class, from the class's own examples alone"
-    guarantee: ClassVar[str] = "Coverage of 1 - alpha for every class is guaranteed {sets}."
+    guarantee: ClassVar[str] = "Coverage of {target} for every class is guaranteed {sets}."
     _usual_cause: ClassVar[str] = (
         "Each class has its own threshold. With few calibration examples, its coverage varies "
         "widely between calibration sets; with many, a shortfall suggests a distribution shift."

@@ -155,7 +155,7 @@ class ClusteredPredictor(GroupPredictor):
     method: ClassVar[str] = "clustered"
     summary: ClassVar[str] = "one threshold per cluster of classes with similar scores"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha for each cluster of classes is guaranteed {sets}. A class has the "
+        "Coverage of {target} for each cluster of classes is guaranteed {sets}. A class has the "
         f"guarantee up to {OF_CLASS}."
     )
     _guarantee_by_alpha: ClassVar[str] = (

@@ -10,6 +10,7 @@ from evencover.arrays import Array, IntArray
 from evencover.evaluation.report import CoverageReport
 from evencover.predictors.fit import Fit
 from evencover.predictors.guarantees import ON_AVERAGE, Needs, as_percent
+from evencover.quantiles import ClassAlpha
 
 NO_CLASS = "; no single class has a guarantee"
 TOP_K_LOSES = (
@@ -54,7 +55,20 @@ def method_guarantee(fit: Fit, method: Any) -> str:
     if fit.confidence is not None:
         sets = f"in at least {as_percent(fit.confidence)} of all calibration sets"
     single = NO_CLASS if fit.method.floor is None else ""
-    return f"{text.format(sets=sets, single=single)} {floor_sentence(fit)}".rstrip()
+    target, twice = target_coverage(fit.alpha), target_coverage(fit.alpha, 2)
+    text = text.format(sets=sets, single=single, target=target, twice=twice)
+    return f"{text} {floor_sentence(fit)}".rstrip()
+
+
+def target_coverage(alpha: ClassAlpha, times: int = 1) -> str:
+    """Return 1 - alpha (or 1 - 2 alpha) in percent; as a formula if classes have their own alpha.
+
+    >>> target_coverage(ClassAlpha.of(0.1, None, 3)), target_coverage(ClassAlpha.of("1/3", None, 3))
+    ('90%', '66.67%')
+    """
+    if alpha.is_one:
+        return f"{100 * max(0.0, 1 - times * float(alpha.typical)):.4g}%"
+    return "1 - alpha" if times == 1 else f"1 - {times} alpha"
 
 
 def floor_sentence(fit: Fit) -> str:

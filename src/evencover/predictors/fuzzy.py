@@ -72,7 +72,7 @@ class FuzzyPredictor(BasePredictor):
     method: ClassVar[str] = "fuzzy"
     summary: ClassVar[str] = "each class borrows from classes of similar frequency"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha over all examples is guaranteed {sets}{single}."
+        "Coverage of {target} over all examples is guaranteed {sets}{single}."
     )
     _State: ClassVar[Any] = FuzzyState
     _usual_cause: ClassVar[str] = (

@@ -92,7 +92,7 @@ class GroupedPredictor(GroupPredictor):
     method: ClassVar[str] = "grouped"
     summary: ClassVar[str] = "one threshold per group of classes that you define"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha for each group of classes is guaranteed {sets}{single}."
+        "Coverage of {target} for each group of classes is guaranteed {sets}{single}."
     )
     supports: ClassVar[tuple[str, ...]] = ("exact",)
     _only_if_asked: ClassVar[bool] = True  # without groups it is CLASSWISE

@@ -47,7 +47,7 @@ class MacroPredictor(BasePredictor):
     method: ClassVar[str] = "macro"
     summary: ClassVar[str] = "one threshold, with equal weight for every class"
     guarantee: ClassVar[str] = (
-        "Mean coverage over classes of at least 1 - alpha is guaranteed {sets}{single}."
+        "Mean coverage over classes of at least {target} is guaranteed {sets}{single}."
     )
     _usual_cause: ClassVar[str] = ONE_THRESHOLD
     targets_average: ClassVar[bool] = False

@@ -30,7 +30,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError, warn_caller
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.explanations import floor_sentence
+from evencover.predictors.explanations import floor_sentence, target_coverage
 from evencover.predictors.fit import Fit
 from evencover.predictors.folds import HELD_OUT, N_FOLDS, Dealt, deal, tie_draws
 from evencover.predictors.guarantees import AUTO, some_names
@@ -512,7 +512,8 @@ class PooledPredictor(BasePredictor):
     def _guarantee_of(self, fit: Fit) -> str:
         overall = "over all examples" if fit.alpha.is_one else "over classes with the same alpha"
         relation = "guaranteed to be at least" if self.split == "holdout" else "close to"
-        text = f"Targets 1 - alpha for every class; coverage {overall} is {relation} 1 - alpha."
+        target = target_coverage(fit.alpha)
+        text = f"Targets {target} for every class; coverage {overall} is {relation} {target}."
         text = f"{text} {floor_sentence(fit) or 'No single class has a guarantee.'}"
         few = fit.derived.held_out.of_class == len(fit.alpha.values)
         if few.any():

@@ -47,7 +47,7 @@ class RC3PPredictor(BasePredictor):
     method: ClassVar[str] = "rc3p"
     summary: ClassVar[str] = "one threshold and one limit on the rank per class"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha holds for every class if the fraction of its labels beyond the rank "
+        "Coverage of {target} holds for every class if the fraction of its labels beyond the rank "
         "limit is known. It is estimated, so classes with few examples may be covered less."
     )
     needs: ClassVar[tuple[str, ...]] = ("ranks",)

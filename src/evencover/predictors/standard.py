@@ -39,7 +39,7 @@ class StandardPredictor(GroupPredictor):
     method: ClassVar[str] = "standard"
     summary: ClassVar[str] = "one threshold for all classes"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha over all examples is guaranteed {sets}{single}."
+        "Coverage of {target} over all examples is guaranteed {sets}{single}."
     )
     _usual_cause: ClassVar[str] = ONE_THRESHOLD
     _guarantee_by_alpha: ClassVar[str] = (

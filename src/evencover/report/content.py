@@ -26,7 +26,6 @@ from evencover.quantiles import ClassAlpha, conformal_ranks
 from evencover.report.verdict import (
     State,
     class_states,
-    in_percent,
     percent,
     remedies,
     usual_spread,
@@ -214,7 +213,7 @@ def describe(
         "n_classes": report.n_classes,
         "n_classes_evaluated": report.n_classes_evaluated,
         "n_calibration": predictor.n_calibration_,
-        "guarantee": in_percent(predictor.guarantee_text, predictor.fit_.alpha),
+        "guarantee": predictor.guarantee_text,
         "guaranteed": _about_guarantees(predictor),
         "without_guarantee": _without_guarantee(predictor),
         "origin": origin_of_thresholds(predictor.fit_),

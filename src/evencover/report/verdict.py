@@ -13,7 +13,6 @@ from evencover.evaluation.statistics import likely_below
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanations import cause, rows_behind
 from evencover.predictors.guarantees import Needs
-from evencover.quantiles import ClassAlpha
 
 MANY_CLASSES = 20  # of which ten may be named for most labels
 
@@ -205,16 +204,3 @@ def _always_included(predictor: BasePredictor, needs: Needs) -> str:
         f"{classes} always included, which adds {n_everywhere:,} to the size of each set. A "
         f"finite threshold needs at least {needs.least} calibration examples."
     )
-
-
-def in_percent(sentence: str, alpha: ClassAlpha) -> str:
-    """Replace 1 - alpha in a text by its value, if all classes share it.
-
-    >>> in_percent("Targets 1 - alpha, guarantees 1 - 2 alpha.", ClassAlpha.of(0.1, None, 2))
-    'Targets 90%, guarantees 80%.'
-    """
-    if not alpha.is_one:
-        return sentence
-    level = float(alpha.typical)
-    twice = percent(max(0.0, 1 - 2 * level))
-    return sentence.replace("1 - 2 alpha", twice).replace("1 - alpha", percent(1 - level))
