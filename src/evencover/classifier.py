@@ -15,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from evencover.arrays import Array, FloatArray
 from evencover.classes import INDICES
+from evencover.comparison.cost import Trial
 from evencover.comparison.splits import calibration_split, other_rows
-from evencover.comparison.trials import ScoredRows, Trial
+from evencover.comparison.trials import ScoredRows
 from evencover.data.open import as_source
 from evencover.errors import InputError, warn_caller
 from evencover.evaluation import CoverageReport

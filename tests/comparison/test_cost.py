@@ -7,7 +7,8 @@ import pytest
 from scoring import score_matrix
 
 from evencover import Softmax, Thresholds, compare
-from evencover.comparison.trials import ScoredRows, Trial
+from evencover.comparison.cost import Trial
+from evencover.comparison.trials import ScoredRows
 from evencover.data import as_source
 from evencover.predictors import make_predictor
 

@@ -7,7 +7,8 @@ import pytest
 import evencover.comparison.trials as trials_module
 import evencover.data.readers as source_module
 from evencover import APS, PAS, RAPS, SAPS, Softmax
-from evencover.comparison.trials import ScoredRows, Trial
+from evencover.comparison.cost import Trial
+from evencover.comparison.trials import ScoredRows
 from evencover.data import as_source
 from evencover.evaluation.metrics import Tally
 from evencover.predictors import make_predictor, method_names

@@ -7,7 +7,7 @@ import pytest
 from evencover import InputError
 from evencover.evaluation.metrics import metric_names
 from evencover.experiments import Results, make_table
-from evencover.experiments.table import published, verdict
+from evencover.experiments.table import beside_published, published
 
 
 def record(repetition, covgap, avg_size, **changes):
@@ -68,7 +68,7 @@ def test_the_published_numbers_are_those_of_table_1():
 def test_the_joint_error(mean, error, agrees):
     row = record(0, mean, 2.5, covgap_se=error, method="clustered", n_avg=10)
     assert published(row, "covgap") == (4.9, 0.1)
-    assert verdict(row, "covgap").endswith("=" if agrees else "≠")
+    assert beside_published(row, "covgap").endswith("=" if agrees else "≠")
 
 
 def test_numbers_and_verdicts(results_as_published):

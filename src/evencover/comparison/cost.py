@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from math import ceil
 from typing import Any
 
@@ -13,11 +14,31 @@ import numpy as np
 from evencover import _kernels
 from evencover._kernels import Draws
 from evencover.arrays import Array, FloatArray, IntArray
+from evencover.predictors import BasePredictor
 from evencover.predictors.rule import BoundScore
 from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream
+from evencover.scores import Score, make_score
 from evencover.threads import map_on_threads, n_threads
 from evencover.validation import LARGEST
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A predictor calibrated on some rows, to be tested on others (``is_test``, (N,))."""
+
+    predictor: BasePredictor
+    is_test: Array
+
+    @property
+    def score(self) -> Score:
+        """The predictor's score."""
+        return make_score(self.predictor.score)
+
+    @cached_property
+    def thresholds(self) -> Thresholds:
+        """The predictor's thresholds on the base score."""
+        return self.predictor.rule().thresholds
 
 
 class SetShares:
@@ -70,26 +91,22 @@ class SetShares:
             self.scores, self.ranks = scores.T, ranks.T
             self.rank_shares = _share_at_most(_sorted(ranks.copy()), labels, label_ranks)
 
-    def penalties(
-        self,
-        fits: Sequence[tuple[Thresholds, FloatArray]],
-        tests: Sequence[Array],
-        kept: Sequence[Array | None],
-    ) -> list[float]:
-        """Compute, for each fit, the sum over classes of 1/alpha times the mean of max(v - t, 0).
+    def penalties(self, trials: Sequence[Trial], is_known: Array, is_top: Array) -> list[float]:
+        """Compute, for each trial, the sum over classes of 1/alpha times the mean of max(v - t, 0).
 
-        A fit is its thresholds and the alpha of each class (K,); `tests` flag its test rows (N,),
-        and `kept` those whose label is in the set as the most probable class.
+        Test rows count if their label `is_known` (N,). Where a trial keeps the most probable class,
+        rows whose label `is_top` (N,) are not missed.
         """
-        included = self._share_within([thresholds.upper for thresholds, _ in fits])
-        pairs = [n for n, (thresholds, _) in enumerate(fits) if thresholds.lower is not None]
-        lower = self._share_within([fits[number][0].lower for number in pairs])
+        limits = [trial.thresholds for trial in trials]
+        included = self._share_within([thresholds.upper for thresholds in limits])
+        pairs = [n for n, thresholds in enumerate(limits) if thresholds.lower is not None]
+        lower = self._share_within([limits[number].lower for number in pairs])
         for number, share in zip(pairs, lower, strict=True):
-            chance = np.asarray(fits[number][0].upper_probability)
+            chance = np.asarray(limits[number].upper_probability)
             included[number] = chance * included[number] + (1 - chance) * share
         return [
-            self._penalty(*fit, is_test, share, is_kept)
-            for fit, is_test, share, is_kept in zip(fits, tests, included, kept, strict=True)
+            self._penalty(trial, share, is_known, is_top)
+            for trial, share in zip(trials, included, strict=True)
         ]
 
     def _share_within(self, thresholds: Sequence[FloatArray | None]) -> FloatArray:
@@ -100,21 +117,15 @@ class SetShares:
         within = map(partial(np.searchsorted, side="right"), self.ordered, by_class)
         return np.stack(list(within), axis=1) / n_rows
 
-    def _penalty(
-        self,
-        thresholds: Thresholds,
-        alphas: FloatArray,
-        is_test: Array,
-        included: FloatArray,
-        is_kept: Array | None,
-    ) -> float:
-        wanted = self.label_shares
+    def _penalty(self, trial: Trial, included: FloatArray, is_known: Array, is_top: Array) -> float:
+        thresholds, alphas, wanted = trial.thresholds, trial.predictor.alpha_, self.label_shares
+        is_test = trial.is_test & is_known
         if thresholds.rank_limit is not None:
             is_inside = self.scores <= np.minimum(thresholds.upper, LARGEST)
             is_inside &= self.ranks <= thresholds.rank_limit
             included, wanted = is_inside.mean(axis=0), np.maximum(wanted, self.rank_shares)
-        if is_kept is not None:
-            wanted = np.where(is_kept, 0.0, wanted)
+        if trial.predictor.fit_.keep_top:
+            wanted = np.where(is_top, 0.0, wanted)
         labels = self.labels[is_test]
         lacking = np.maximum(wanted[is_test] - included[labels], 0.0)
         counts = np.bincount(labels, minlength=len(included))

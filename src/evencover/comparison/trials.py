@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 from operator import iadd
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ import numpy as np
 from evencover import _kernels
 from evencover._kernels import Draws, ThresholdTable
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.comparison.cost import SetShares
+from evencover.comparison.cost import SetShares, Trial
 from evencover.comparison.splits import Split, other_rows, random_rows
 from evencover.data.fingerprint import Sampler
 from evencover.data.source import Block, Source
@@ -30,7 +30,6 @@ from evencover.evaluation.report import CoverageReport
 from evencover.predictors import BasePredictor
 from evencover.predictors.calibration import require_labels, warn_of_mismatch
 from evencover.predictors.rule import BoundScore
-from evencover.quantiles import Thresholds
 from evencover.randomness import places
 from evencover.scores import Score, make_score
 from evencover.sizes import at_once, sampled
@@ -40,24 +39,6 @@ from evencover.topk import concatenate_rows
 ROWS_AT_ONCE = at_once(2048, 3)  # whose set sizes one task counts
 # Costs are estimated on at most this many rows, and this many numbers are held at once.
 MOST_COST_ROWS, MOST_COST_NUMBERS = sampled(4096), sampled(1 << 22, 600)
-
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """A predictor calibrated on some rows, to be tested on others (``is_test``, (N,))."""
-
-    predictor: BasePredictor
-    is_test: Array
-
-    @property
-    def score(self) -> Score:
-        """The predictor's score."""
-        return make_score(self.predictor.score)
-
-    @cached_property
-    def thresholds(self) -> Thresholds:
-        """The predictor's thresholds on the base score."""
-        return self.predictor.rule().thresholds
 
 
 class Outcome(NamedTuple):
@@ -167,11 +148,7 @@ class ScoredRows:
                 self.scorings[base], reading.sample, reading.keys, self.known_labels,
                 self.test_scores[tried[0].score], self.true_ranks,
             )  # fmt: skip
-            penalties = shares.penalties(
-                [(trial.thresholds, trial.predictor.alpha_) for trial in tried],
-                [trial.is_test & self.is_known for trial in tried],
-                [self.is_top if trial.predictor.fit_.keep_top else None for trial in tried],
-            )
+            penalties = shares.penalties(tried, self.is_known, self.is_top)
             for number, sizes, penalty in zip(by_base[base], counts, penalties, strict=True):
                 trial = trials[number]
                 n_unknown = int((~self.is_known & trial.is_test).sum())

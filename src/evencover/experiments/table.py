@@ -63,7 +63,7 @@ def make_table(
     if any(row["simulated"] for row in rows):
         notes.append("Simulated data resemble the paper's data; results are not a replication.")
     cells = [(line[n], metric) for line in lines.values() for n, metric in columns if n in line]
-    signs = "".join(verdict(row, metric)[-1:] for row, metric in cells)
+    signs = "".join(beside_published(row, metric)[-1:] for row, metric in cells)
     if signs:
         notes.append(
             f"{CITATION} '=': within the joint error, |difference| <= 1.96 sqrt(se² + published "
@@ -102,7 +102,7 @@ def published(row: Row, metric: str) -> tuple[float, float] | None:
     return (float(printed[metric]), float(printed[f"{metric}_se"])) if printed else None
 
 
-def verdict(row: Row, metric: str) -> str:
+def beside_published(row: Row, metric: str) -> str:
     """Return the published number and "=" if the row's is within the joint error, else "≠".
 
     abs(difference) <= 1.96 sqrt(se^2 + published se^2) + 0.05, for independent studies and rounding
@@ -123,7 +123,7 @@ def _cell(row: Row | None, metric: str) -> str:
     """Format a mean with its standard error, and the published number."""
     if row is None:
         return "–"
-    error, printed = row[f"{metric}_se"], verdict(row, metric)
+    error, printed = row[f"{metric}_se"], beside_published(row, metric)
     text = f"{row[metric]:.1f} ({'–' if error is None else f'{error:.1f}'})"
     return f"{text} [{printed}]" if printed else text
 

@@ -215,7 +215,9 @@ def describe(
         "n_calibration": predictor.n_calibration_,
         "guarantee": predictor.guarantee_text,
         "guaranteed": _about_guarantees(predictor),
-        "without_guarantee": _without_guarantee(predictor),
+        "without_guarantee": []
+        if predictor.floor is None
+        else np.flatnonzero(predictor.guarantees_ == 0).tolist(),
         "origin": origin_of_thresholds(predictor.fit_),
         "weights": {name: w.round(4).tolist() for name, w in predictor.fit_.weights.items()},
         "data_warnings": list(report.data_warnings),
@@ -280,13 +282,6 @@ def _about_guarantees(predictor: BasePredictor) -> str:
     return f"Depending on its calibration examples, a class is guaranteed {lowest} to {highest}."
 
 
-def _without_guarantee(predictor: BasePredictor) -> list[int]:
-    """Return the classes that have too few calibration examples for a guarantee of their own."""
-    if predictor.floor is None:
-        return []
-    return [int(index) for index in np.flatnonzero(predictor.guarantees_ == 0)]
-
-
 def coverage_by_size(size_counts: IntArray, covered: IntArray) -> list[dict[str, Any]]:
     """Return coverage and its 95% interval by set size: 0, 1, 2, 3 to 5, 6 to 10, ...
 
@@ -315,13 +310,11 @@ def _about_acceptance(report: CoverageReport) -> dict[str, Any]:
     assert report.accepted is not None
     assert report.accepted_right is not None
     unsafe = np.flatnonzero(report.is_unsafe)
-    accuracies = report.accepted_right[unsafe] / report.accepted[unsafe]
-    limits = clopper_pearson(report.accepted_right[unsafe], report.accepted[unsafe])
-    table = [
-        {"class": int(k), "accepted": int(report.accepted[k]), "accuracy": accuracy}
-        | dict(zip(("low", "high"), interval, strict=True))
-        for k, accuracy, interval in zip(unsafe, accuracies.tolist(), limits.tolist(), strict=True)
-    ]
+    right, accepted = report.accepted_right[unsafe], report.accepted[unsafe]
+    columns = {"class": unsafe, "accepted": accepted, "accuracy": right / accepted}
+    columns |= dict(zip(("low", "high"), clopper_pearson(right, accepted).T, strict=True))
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    table = [dict(zip(columns, row, strict=True)) for row in rows]
     return {
         "share": report.accepted_share,
         "accuracy": or_none(report.accepted_accuracy),
@@ -360,7 +353,10 @@ def _class_columns(
         "high": limits[:, 1].tolist(),
         "state": "".join(map(str, class_states(report).tolist())),
         "calibration": report.calibration_counts.tolist(),
-        "threshold": [_shown_threshold(value) for value in predictor.thresholds_.tolist()],
+        "threshold": [
+            float(f"{threshold:.6g}") if np.isfinite(threshold) else None
+            for threshold in predictor.thresholds_.tolist()
+        ],
         "size": [or_none(size) for size in sizes.tolist()],
         "confused": [
             [number for pair in report.confusions.of_class(index) for number in pair]
@@ -378,10 +374,6 @@ def _class_columns(
     if report.cluster_of_class is not None and (report.cluster_of_class >= 0).any():
         columns["cluster"] = report.cluster_of_class.tolist()
     return columns
-
-
-def _shown_threshold(threshold: float) -> float | None:
-    return float(f"{threshold:.6g}") if np.isfinite(threshold) else None
 
 
 # ---- the comparison ------------------------------------------------------------------------------

@@ -63,8 +63,7 @@ def usual_spread(predictor: BasePredictor, report: CoverageReport) -> float:
 
 def headline(predictor: BasePredictor, report: CoverageReport) -> str:
     """Return the first sentence of the report on a predictor."""
-    sentence: str = verdict(report, usual_spread(predictor, report))["headline"]
-    return sentence
+    return str(verdict(report, usual_spread(predictor, report))["headline"])
 
 
 def verdict(report: CoverageReport, spread: float) -> dict[str, Any]:
