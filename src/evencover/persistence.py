@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def _restored(metadata: dict[str, Any], arrays: dict[str, Array]) -> BasePredict
     missing = predictor.get_params().keys() - parameters.keys()
     if missing:
         raise InputError(f"it lacks {', '.join(sorted(missing))}")
-    fit = Fit.from_arrays(predictor.with_params(), metadata["fit"], arrays)
+    fit = Fit.from_arrays(deepcopy(predictor), metadata["fit"], arrays)
     _ = fit.rule  # raises if the score does not fit the classes
     predictor.fit_ = fit
     return predictor

@@ -310,7 +310,8 @@ class BasePredictor(Method):
         attributes = vars(self)
         fit: Fit = attributes.get("fit_") or self._any_fit
         cls: Any = type(self)
-        now, then = parameters_in(cls)(attributes), fit.parameters
+        read = parameters_in(cls)
+        now, then = read(attributes), read(vars(fit.method))
         try:
             if now == then:
                 return fit

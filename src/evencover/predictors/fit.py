@@ -104,11 +104,6 @@ class Fit:
         # Copies and pickles are built by the constructor, too.
         return Fit, tuple(getattr(self, field.name) for field in fields(self))
 
-    @cached_property
-    def parameters(self) -> tuple[Any, ...]:
-        """The values of all parameters, to notice when those of a predictor are changed."""
-        return tuple(self.method.get_params().values())
-
     # ---- classes and inputs ------------------------------------------------------------------
 
     @property
