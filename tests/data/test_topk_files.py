@@ -102,6 +102,21 @@ def test_sparse_matrices_are_read_from_npz(kind, tmp_path):
     assert found.class_names_ == tuple(NAMES)
 
 
+def test_arrays_next_to_a_sparse_matrix_are_its_names_labels_and_ids(tmp_path):
+    matrix = csr_array(TOP.to_dense())
+    names, labels = (
+        [f"class {i}" for i in range(TOP.n_classes)],
+        [f"class {i % 2}" for i in range(len(TOP))],
+    )
+    parts = {"indptr": matrix.indptr, "indices": matrix.indices, "data": matrix.data}
+    named = {"class_names": names, "labels": labels, "ids": np.arange(len(TOP)) + 5}
+    np.savez(tmp_path / "rows.npz", shape=matrix.shape, format=b"csr", **parts, **named)
+    source = as_source(tmp_path / "rows.npz")
+    assert source.class_names == tuple(names)
+    assert source.labels.tolist() == [i % 2 for i in range(len(TOP))]
+    assert source.ids.tolist() == named["ids"].tolist()
+
+
 def test_lines_may_be_lists_alone_and_labels_apart(tmp_path):
     json_lines(tmp_path / "rows.jsonl", entries())
     found = StandardPredictor().fit(tmp_path / "rows.jsonl", TEXTS)
