@@ -61,15 +61,17 @@ def separate_labels(
     Accept files of every data format, and text with one label per line. Concatenate the files of a
     folder or a glob, which must all have ids if one has. `n_rows` are expected in all.
     """
-    how: Any = (ids_key or ID_KEYS[0], *ID_KEYS) if read_ids else (), n_rows, with_times
+    is_named, key = key is not None, key or "labels"
+    id_names = (ids_key or ID_KEYS[0], *ID_KEYS) if read_ids else ()
     if is_frame(labels):
         columns = columns_of(FrameTable.of(labels))
-        return _chosen(columns, key or "labels", *how, owner="'labels'", is_named=key is not None)
+        how: Any = {"owner": "'labels'", "is_named": is_named}
+        return _chosen(columns, key, id_names, with_times, **how)
     if not isinstance(labels, str | os.PathLike | RemoteFile):
         return SeparateLabels(to_numpy(labels, "'labels'"))
     files = _files(labels)
-    how = how[0], n_rows if len(files) == 1 else None, with_times
-    parts = [_read(file, key or "labels", *how) for file in files]
+    n_expected = n_rows if len(files) == 1 else None
+    parts = [_read(file, key, id_names, n_expected, with_times) for file in files]
     starts = list(accumulate((len(part.values) for part in parts[:-1]), initial=0))
 
     def row_name(row: int) -> str:
@@ -210,7 +212,7 @@ def _read(
     with _columns(location) as columns:
         is_named = location.suffix.lower() in ARRAYS and ONLY_COLUMN not in columns
         how: Any = {"owner": f"'{location}'", "is_named": is_named}
-        read = _chosen(columns, key, id_keys_of, n_rows, with_times, **how)
+        read = _chosen(columns, key, id_keys_of, with_times, **how)
         values = read.values
         if location.suffix.lower() in DELIMITERS and list(columns) == [ONLY_COLUMN] and len(values):
             first, is_longer = str(values[0]), len(values) - 1 == n_rows
@@ -224,7 +226,6 @@ def _chosen(
     columns: Mapping[str, Array],
     key: str,
     id_keys_of: Sequence[str],
-    n_rows: int | None,
     with_times: bool,
     *,
     owner: str,

@@ -262,11 +262,9 @@ def _open(probabilities: Any, keys: Keys) -> Contents:
         )
     if are_records(probabilities):
         return of_table(table_of_rows(probabilities, keys), keys)
-    return (
-        read_stream(probabilities, keys)
-        if _are_blocks(probabilities)
-        else in_memory(probabilities, keys)
-    )
+    if _are_blocks(probabilities):
+        return read_stream(probabilities, keys)
+    return in_memory(probabilities, keys)
 
 
 def _are_blocks(values: Any) -> bool:

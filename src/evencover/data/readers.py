@@ -121,10 +121,6 @@ class ConcatenatedReader(Reader):
 
     readers: tuple[Reader, ...]
 
-    @property
-    def _starts(self) -> list[int]:
-        return list(accumulate((reader.n_rows or 0 for reader in self.readers), initial=0))
-
     def row_blocks(self) -> Iterator[RawBlock]:
         """Read the blocks of each file."""
         return itertools.chain.from_iterable(reader.row_blocks() for reader in self.readers)
@@ -135,6 +131,6 @@ class ConcatenatedReader(Reader):
 
     def row_name(self, row: int) -> str:
         """Describe a row by its file and its index there."""
-        starts = self._starts
+        starts = list(accumulate((reader.n_rows or 0 for reader in self.readers), initial=0))
         which = min(bisect_right(starts, row), len(self.readers)) - 1
         return self.readers[which].row_name(row - starts[which])
