@@ -204,6 +204,21 @@ def test_a_long_good_history_does_not_hide_a_fall(data):
     assert monitor.snapshot().since[1] == "worse 0"
 
 
+def test_recent_coverage_below_target_is_shown_next_to_a_good_history(data):
+    """3,303 labels at 85.5% after 6,000 at 90% once read as "nothing significant"."""
+    fitted = StandardPredictor().fit(data.rows[:400], data.labels[:400])
+    monitor = CoverageMonitor(fitted, state=None)
+    monitor.update(*of_class_1(fitted, data, np.arange(6000) % 10 > 0), period="a")
+    assert monitor.snapshot().summary()["recent"]["message"].startswith("Recent coverage is not")
+    monitor.update(*of_class_1(fitted, data, np.arange(3303) < round(0.855 * 3303)), period="b")
+    recent = monitor.snapshot().summary()["recent"]
+    assert recent["message"].startswith("NOTE")
+    assert "85.5% of period b" in recent["message"]
+    assert recent["all"]["coverage"] > 0.88 > recent["latest_period"]["interval"][1]
+    low, high = recent["latest_labels"]["interval"]
+    assert low < recent["latest_labels"]["coverage"] < high
+
+
 def test_rows_count_once_by_their_ids(predictor, new):
     rows, labels, ids = new
     monitor = CoverageMonitor(predictor)
