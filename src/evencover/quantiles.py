@@ -305,7 +305,7 @@ def conformal_quantile(scores: Any, alpha: Alpha) -> float:
 
 
 def distinct(numbers: IntArray) -> tuple[IntArray, IntArray]:
-    """Return distinct whole numbers from 0 on, ascending, and the index of each number among them.
+    """Return distinct integers from 0 on, ascending, and the index of each number among them.
 
     >>> [found.tolist() for found in distinct(np.array([7, 2, 7]))]
     [[2, 7], [1, 0, 1]]
