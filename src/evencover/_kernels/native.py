@@ -5,8 +5,6 @@ They implement three formulas (`Formula`); other formulas run on the reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,54 +103,62 @@ class _Given(NamedTuple):
         return getattr(scorer, kernel)(rows, draws.ids, draws.first, *more)
 
 
-def _in_cpp(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace the kernel of that name in `reference` and `listed`, which remain the fallback."""
-    name = function.__name__
-
-    @wraps(function)
-    def kernel(formula: Formula, rows: Rows, draws: Draws, *arguments: Any, **options: Any) -> Any:
-        if formula.native is None:
-            if isinstance(rows, TopK):
-                return getattr(listed, name)(formula, rows, draws, *arguments, **options)
-            fallback = getattr(reference, name)
-            return fallback(formula, rows, _with_keys(rows, draws), *arguments, **options)
-        given = _given(formula.native, rows, draws, options.pop("logits"))
-        return function(given, *arguments, **options)
-
-    return kernel
+def true_label_scores(
+    formula: Formula, rows: Rows, draws: Draws, labels: IntArray, *, logits: bool
+) -> FloatArray:
+    if formula.native is None:
+        numpy, keyed = _in_numpy(rows, draws)
+        return numpy.true_label_scores(formula, rows, keyed, labels, logits=logits)
+    return _given(formula.native, rows, draws, logits).call("true_label_scores", labels)
 
 
-@_in_cpp
-def true_label_scores(given: _Given, labels: IntArray) -> FloatArray:
-    return given.call("true_label_scores", labels)
+def score_entries(
+    formula: Formula, rows: TopK, draws: Draws, *, logits: bool
+) -> tuple[FloatArray, IntArray]:
+    if formula.native is None:
+        return listed.score_entries(formula, rows, draws, logits=logits)
+    return _given(formula.native, rows, draws, logits).call("score_entries")
 
 
-@_in_cpp
-def score_entries(given: _Given) -> tuple[FloatArray, IntArray]:
-    return given.call("score_entries")
+def score_matrix(formula: Formula, rows: Array, draws: Draws, *, logits: bool) -> FloatArray:
+    if formula.native is None:
+        return reference.score_matrix(formula, rows, _with_keys(rows, draws), logits=logits)
+    return _given(formula.native, rows, draws, logits).call("score_matrix")
 
 
-@_in_cpp
-def score_matrix(given: _Given) -> FloatArray:
-    return given.call("score_matrix")
-
-
-@_in_cpp
 def prediction_sets(
-    given: _Given, thresholds: Thresholds, *, keep_top: bool
+    formula: Formula,
+    rows: Rows,
+    draws: Draws,
+    thresholds: Thresholds,
+    *,
+    keep_top: bool,
+    logits: bool,
 ) -> tuple[IntArray, Array]:
+    if formula.native is None:
+        numpy, keyed = _in_numpy(rows, draws)
+        options = {"keep_top": keep_top, "logits": logits}
+        return numpy.prediction_sets(formula, rows, keyed, thresholds, **options)
+    given = _given(formula.native, rows, draws, logits)
     return given.call("prediction_sets", _native.Thresholds(*thresholds), keep_top)
 
 
-@_in_cpp
 def set_coverage(
-    given: _Given,
+    formula: Formula,
+    rows: Rows,
+    draws: Draws,
     labels: IntArray,
     thresholds: Thresholds,
     *,
     keep_top: bool,
+    logits: bool,
     appearances: IntArray | None = None,
 ) -> Coverage:
+    if formula.native is None:
+        numpy, keyed = _in_numpy(rows, draws)
+        options = {"keep_top": keep_top, "logits": logits, "appearances": appearances}
+        return numpy.set_coverage(formula, rows, keyed, labels, thresholds, **options)
+    given = _given(formula.native, rows, draws, logits)
     counts = np.empty(len(thresholds.upper), dtype=np.int64)
     own = _native.Thresholds(*thresholds)
     coverage = Coverage(*given.call("set_coverage", labels, own, keep_top, counts))
@@ -161,17 +167,32 @@ def set_coverage(
     return coverage
 
 
-@_in_cpp
-def p_values(given: _Given, *groups: Array) -> FloatArray:
-    return given.call("p_values", *groups)
+def p_values(
+    formula: Formula,
+    rows: Array,
+    draws: Draws,
+    group_scores: FloatArray,
+    group_offsets: IntArray,
+    group_of_class: IntArray,
+    *,
+    logits: bool,
+) -> FloatArray:
+    groups = (group_scores, group_offsets, group_of_class)
+    if formula.native is None:
+        return reference.p_values(formula, rows, _with_keys(rows, draws), *groups, logits=logits)
+    return _given(formula.native, rows, draws, logits).call("p_values", *groups)
 
 
-@_in_cpp
-def set_sizes(given: _Given, table: ThresholdTable) -> IntArray:
-    sizes = np.empty((len(given.rows), len(table)), dtype=np.int64)
+def set_sizes(
+    formula: Formula, rows: Array, draws: Draws, table: ThresholdTable, *, logits: bool
+) -> IntArray:
+    if formula.native is None:
+        return reference.set_sizes(formula, rows, _with_keys(rows, draws), table, logits=logits)
+    given = _given(formula.native, rows, draws, logits)
+    sizes = np.empty((len(rows), len(table)), dtype=np.int64)
     if table.plain:
         sizes[:, table.plain] = given.call("set_sizes", *table.arrays)
-        draw = row_numbers(given.rows, given.draws._replace(score_use=None))[1]
+        draw = row_numbers(rows, draws._replace(score_use=None))[1]
         sizes[:, table.plain] += table.n_infinite(draw)
     for index, thresholds in enumerate(table):  # ranks are limited, so count one by one
         if thresholds.rank_limit is not None:
@@ -214,6 +235,11 @@ _MASS_AND_RANK = Native(penalty=2.0)
 
 def _ranks(masses_and_ranks: FloatArray) -> IntArray:
     return (masses_and_ranks // 2).astype(np.int64)
+
+
+def _in_numpy(rows: Rows, draws: Draws) -> tuple[Any, Draws]:
+    """Return the module for formulas that are not in C++, and draws with keys."""
+    return listed if isinstance(rows, TopK) else reference, _with_keys(rows, draws)
 
 
 def _with_keys(rows: Rows, draws: Draws) -> Draws:
