@@ -77,7 +77,7 @@ def raise_bad_row(row: Array, index: int, *, logits: bool, where: str | None = N
     """Raise for a row that a kernel rejected, with the cause; `where` names it and its file."""
     where = where or f"row {index}"
     if isinstance(row, TopK):
-        raise _bad_listed(row, where)
+        raise _bad_top_k(row, where)
     values, is_missing = row.astype(np.float64), np.isnan(row)
     rule = "'probabilities' must be numbers between 0 and 1."
     rule = "'logits' must be finite numbers." if logits else rule
@@ -97,7 +97,7 @@ def raise_bad_row(row: Array, index: int, *, logits: bool, where: str | None = N
     )
 
 
-def _bad_listed(row: TopK, where: str) -> InputError:
+def _bad_top_k(row: TopK, where: str) -> InputError:
     """Build the error for a row of listed classes that a kernel rejected."""
     if not row.size:
         return InputError(f"A top-k row must list at least one class. Got none in {where}.")

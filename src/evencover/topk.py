@@ -267,7 +267,7 @@ def is_sparse(values: Any) -> bool:
     return type(values).__module__.startswith("scipy.sparse") and hasattr(values, "tocsr")
 
 
-def raise_listed_logits() -> NoReturn:
+def raise_top_k_logits() -> NoReturn:
     """Raise for top-k rows of logits."""
     raise InputError(
         "Top-k rows must be probabilities. Got logits, which cannot be normalized without those of "

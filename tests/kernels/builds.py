@@ -41,7 +41,7 @@ def run(folder, *arguments, **environment):
 
 def run_kernel_tests(folder, **environment):
     """All that compares native kernels with the reference, with the kernels of a folder."""
-    names = ("native", "bad_rows", "listed_rows", "set_sizes", "sorting", "thresholds")
+    names = ("native", "bad_rows", "top_k_rows", "set_sizes", "sorting", "thresholds")
     environment["EVENCOVER_TESTS"] = ""  # sanitizers and emulators are slow
     tests = [ROOT / "tests" / "kernels" / f"test_{name}.py" for name in names]
     quiet = ("-q", "-s", "-n0", "-m", "not deep", "-p", "no:cacheprovider", f"--rootdir={ROOT}")

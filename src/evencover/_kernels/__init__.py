@@ -11,7 +11,7 @@ import os
 from types import ModuleType
 from typing import Any
 
-from evencover._kernels import listed, reference
+from evencover._kernels import reference, topk
 from evencover._kernels.reference import ReadySets, p_values_of, top_classes
 from evencover._kernels.types import (
     NO_DRAWS,
@@ -94,7 +94,7 @@ def _for(rows: Rows, *, in_cpp: bool = False) -> Any:
     """Return the module for these rows; `in_cpp` if the C++ kernel takes top-k rows, too."""
     if not isinstance(rows, TopK) or (in_cpp and _chosen is not reference):
         return _chosen
-    return listed
+    return topk
 
 
 # ---- random numbers ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import evencover._kernels._native as _native
-from evencover._kernels import listed, reference
+from evencover._kernels import reference, topk
 from evencover._kernels.types import (
     NO_DRAWS,
     BadRow,
@@ -63,7 +63,7 @@ def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
 
 def row_keys(rows: Rows, draws: Draws) -> Array:
     if isinstance(rows, TopK):
-        return listed.row_keys(rows, draws)
+        return topk.row_keys(rows, draws)
     return _given(_MASS_AND_RANK, rows, draws).call("row_keys")
 
 
@@ -90,7 +90,7 @@ class _Given(NamedTuple):
             if self.logits:
                 raise
         if isinstance(self.rows, TopK):
-            divided: Rows = listed.divided(self.rows)
+            divided: Rows = topk.divided(self.rows)
         else:
             divided = reference.checked_rows(self.rows)
         draws = _with_keys(self.rows, self.draws)
@@ -99,7 +99,7 @@ class _Given(NamedTuple):
     def _call(self, kernel: str, rows: Rows, draws: Draws, tolerance: float, *more: Any) -> Any:
         scorer: Any = _scorer(self.native, draws, self.logits, tolerance)
         if isinstance(rows, TopK):
-            rows = _native.ListedRows(rows.starts, rows.classes, rows.values, rows.n_classes)
+            rows = _native.TopKRows(rows.starts, rows.classes, rows.values, rows.n_classes)
         return getattr(scorer, kernel)(rows, draws.ids, draws.first, *more)
 
 
@@ -116,7 +116,7 @@ def score_entries(
     formula: Formula, rows: TopK, draws: Draws, *, logits: bool
 ) -> tuple[FloatArray, IntArray]:
     if formula.native is None:
-        return listed.score_entries(formula, rows, draws, logits=logits)
+        return topk.score_entries(formula, rows, draws, logits=logits)
     return _given(formula.native, rows, draws, logits).call("score_entries")
 
 
@@ -239,7 +239,7 @@ def _ranks(masses_and_ranks: FloatArray) -> IntArray:
 
 def _in_numpy(rows: Rows, draws: Draws) -> tuple[Any, Draws]:
     """Return the module for formulas that are not in C++, and draws with keys."""
-    return listed if isinstance(rows, TopK) else reference, _with_keys(rows, draws)
+    return topk if isinstance(rows, TopK) else reference, _with_keys(rows, draws)
 
 
 def _with_keys(rows: Rows, draws: Draws) -> Draws:

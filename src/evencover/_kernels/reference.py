@@ -145,8 +145,8 @@ def row_keys(rows: Array, draws: Draws) -> Array:
         return draws.ids
     step = max(1, SLICE_ELEMENTS // rows.shape[1])
     parts = [row_contents(rows[at : at + step]) for at in range(0, max(1, len(rows)), step)]
-    places = np.arange(draws.first, draws.first + len(rows), dtype=np.uint64)
-    return mixed(mixed(np.concatenate(parts)) + places)
+    indices = np.arange(draws.first, draws.first + len(rows), dtype=np.uint64)
+    return mixed(mixed(np.concatenate(parts)) + indices)
 
 
 def row_numbers(rows: Array, draws: Draws) -> tuple[FloatArray, FloatArray]:
@@ -338,8 +338,8 @@ def prediction_sets(
 
     def of_slice(rows: Array, draws: Draws) -> tuple[IntArray, Array]:
         mask = _sets(formula, rows, draws, thresholds, keep_top, **options)
-        places, classes = np.nonzero(mask)
-        order = np.lexsort((-rows[places, classes], places))
+        indices, classes = np.nonzero(mask)
+        order = np.lexsort((-rows[indices, classes], indices))
         return mask.sum(axis=1), classes[order].astype(np.int32)
 
     sizes, classes = in_slices(of_slice, rows, draws)

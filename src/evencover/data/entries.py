@@ -41,7 +41,7 @@ def of_table(table: Table, keys: Keys) -> Contents:
     """Read a table: lists of top classes, a list column of numbers, or one column per class."""
     lists = find_lists(table.columns, keys, table.name)
     if lists is not None:
-        return listed_contents(table, lists, keys)
+        return top_k_contents(table, lists, keys)
     layout = choose(table.columns, keys, table.name, named=table.has_names, index=table.index)
     reader, names = table.rows(layout.numbers, is_list=layout.is_list), layout.class_names
     if reader.n_rows and reader.n_classes < 2:
@@ -120,7 +120,7 @@ def _by_rank(names: Iterable[re.Match[str]], owner: str) -> Lists | None:
     return Lists(*(tuple(kinds[kind][rank] for rank in ranks) for kind in (class_kind, "prob")))
 
 
-def listed_contents(table: Table, lists: Lists, keys: Keys) -> Contents:
+def top_k_contents(table: Table, lists: Lists, keys: Keys) -> Contents:
     """Read the lists of a table, its labels and its ids."""
     used = {*lists.classes, *lists.scores}
     others = [column for column in table.columns if column.name not in used]

@@ -80,7 +80,7 @@ def _data_files(location: Location, files: list[Location]) -> list[Location]:
 def concatenated(files: Sequence[Contents], name: str) -> Contents:
     """Concatenate files with the same classes; those of top-k rows may list different ones."""
     files = [file for file in files if file.reader.n_rows != 0] or list(files[:1])
-    if all(file.reader.is_listed for file in files):
+    if all(file.reader.is_top_k for file in files):
         files = joined_files(files, name)
     first = files[0]
     for other in files[1:]:
@@ -91,7 +91,7 @@ def concatenated(files: Sequence[Contents], name: str) -> Contents:
         n_classes=readers[0].n_classes,
         n_rows=sum(reader.n_rows or 0 for reader in readers),
         name=f"'{name}'",
-        is_listed=readers[0].is_listed,
+        is_top_k=readers[0].is_top_k,
     )
     labels = [file.labels.values for file in files if file.labels is not None]
     ids = [id_values(file.ids, file.reader.row_name) for file in files if file.ids is not None]
@@ -123,7 +123,7 @@ def _facts(file: Contents) -> Iterator[str]:
     yield "no ids" if file.ids is None else "ids"
     yield "class names" if file.class_names else "no class names"
     yield "logits" if file.logits else "probabilities"
-    yield "top classes" if file.reader.is_listed else "all classes"
+    yield "top classes" if file.reader.is_top_k else "all classes"
     for index, name in enumerate(file.class_names or ()):
         yield f"{name!r} as class {index}"
 

@@ -49,7 +49,7 @@ class Reader(ABC):
     first_row: int = 0  #: index of the first row in its file; not 0 in a partition
     has_labels: bool = False  #: whether each block comes with labels
     has_ids: bool = False  #: whether each block comes with ids
-    is_listed: bool = False  #: whether rows list some of the classes only (`TopK`)
+    is_top_k: bool = False  #: whether rows list some of the classes only (`TopK`)
 
     @abstractmethod
     def row_blocks(self) -> Iterator[RawBlock]:
@@ -60,9 +60,9 @@ class Reader(ABC):
         return None
 
     @property
-    def is_censored(self) -> bool:
+    def may_lack_classes(self) -> bool:
         """Whether rows may lack classes, so that labels can be unlisted."""
-        return self.is_listed
+        return self.is_top_k
 
     def without_ids(self) -> Reader:
         """Return a reader whose blocks come without ids."""
@@ -99,9 +99,9 @@ class ArrayReader(Reader):
     rows: Any
 
     @property
-    def is_censored(self) -> bool:
+    def may_lack_classes(self) -> bool:
         """Whether rows lack classes."""
-        return self.is_listed and self.rows.size < len(self.rows) * self.rows.n_classes
+        return self.is_top_k and self.rows.size < len(self.rows) * self.rows.n_classes
 
     def row_blocks(self) -> Iterator[RawBlock]:
         """Split the array."""
@@ -111,7 +111,7 @@ class ArrayReader(Reader):
 def read_array(rows: Any, **about: Any) -> ArrayReader:
     """Read rows in memory; `about` are fields of the reader."""
     matrix = score_rows(rows)
-    about |= {"is_listed": isinstance(matrix, TopK)}
+    about |= {"is_top_k": isinstance(matrix, TopK)}
     return ArrayReader(rows=matrix, n_rows=len(matrix), n_classes=matrix.shape[1], **about)
 
 

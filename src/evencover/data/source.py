@@ -112,9 +112,9 @@ class Contents:
 
         Return the classes, and that of each column; None if they are the same.
         """
-        name, is_listed = self.reader.name, self.reader.is_listed
+        name, is_top_k = self.reader.name, self.reader.is_top_k
         if own.names is not None and not (classes.names is None and count_up(own.names)):
-            new, names = classes.match(own.names, name, all_of_them=not is_listed), classes.names
+            new, names = classes.match(own.names, name, all_of_them=not is_top_k), classes.names
         else:
             if self.integers_may_be_names and classes.number_name and labels_are != INDICES:
                 raise InputError(
@@ -131,7 +131,7 @@ class Contents:
         if class_of_column is not None:
             new = new[class_of_column]
         is_same = np.array_equal(new, np.arange(classes.n))
-        if not is_same and not is_listed and len(new):
+        if not is_same and not is_top_k and len(new):
             separate = self.labels is not None and self.labels.matching is not None
             counting = "; labels that are numbers count in that order" if separate else ""
             warn_caller(
@@ -221,7 +221,7 @@ class Source:
                         f"calibration data. Got {named.n}."
                     )
                 expected = expected._replace(classes=named)
-            if reader.n_classes not in (0, named.n) and not reader.is_listed:
+            if reader.n_classes not in (0, named.n) and not reader.is_top_k:
                 raise InputError(
                     f"'class_names' must have one name per class. Got {named.n} for "
                     f"{reader.n_classes}."
@@ -319,7 +319,7 @@ class Source:
         """Convert labels to class indices."""
         owner, columns = f"'labels' of {self.name}", self.contents.columns
         are_names = self.classes.are_names(values, owner, self.labels_are)
-        is_reordered = self.class_of_column is not None and not self.reader.is_listed
+        is_reordered = self.class_of_column is not None and not self.reader.is_top_k
         if not are_names and is_reordered and self.matching is None:
             raise InputError(
                 f"The labels with {self.name} must be class names, because its columns are in "

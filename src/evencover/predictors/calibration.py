@@ -250,7 +250,7 @@ def read_rows(
         more.pop() if with_values else None,
         by_index=not source.has_ids,
         of_base=True,
-        is_listed=source.reader.is_censored,
+        is_listed=source.reader.may_lack_classes,
     )
     return rows, read
 
@@ -370,7 +370,7 @@ def reject_ranked_lists(source: Source, read: Fingerprint) -> None:
 
     Warn if they have equal numbers of nonzeros, which may be the top classes, too.
     """
-    if read.rows is None or source.reader.is_listed or source.allow_sorted:
+    if read.rows is None or source.reader.is_top_k or source.allow_sorted:
         return
     numbers, labels = read.rows.numbers, read.rows.labels
     if len(numbers) < LEAST_RANKED or numbers.shape[1] < 5 or not labels.any():

@@ -30,7 +30,7 @@ def coverage_report(
     tally = counts.tally
     if not tally.rows.any():
         raise source.no_known_label()
-    if not source.reader.is_censored:
+    if not source.reader.may_lack_classes:
         tally = tally._replace(listed=None)
     report = CoverageReport.from_tally(
         tally,

@@ -24,7 +24,7 @@ from evencover.randomness import places
 from evencover.rows import are_probabilities, raise_bad_row, score_rows
 from evencover.scores import Score, Softmax
 from evencover.sets import PredictionSets
-from evencover.topk import TopK, raise_listed_logits
+from evencover.topk import TopK, raise_top_k_logits
 
 SOFTMAX = Softmax().kernel
 
@@ -63,7 +63,7 @@ class BoundScore:
     ) -> None:
         """Raise InputError if the rows were assumed to be logits and are probabilities."""
         if self.logits and isinstance(rows, TopK):
-            raise_listed_logits()
+            raise_top_k_logits()
         if self.logits and self.assumed and are_probabilities(rows):
             raise InputError(
                 "'logits' must be a model's output before the softmax. Got probabilities from "

@@ -43,7 +43,7 @@ class Candidates {
     // Collect them during another pass.
     void collect(const T* row, int64_t n, double cut, FloatPass& pass) {
         int32_t* const begin = classes_.data();
-        size_ = append_places(row, n, cut, begin, pass) - begin;
+        size_ = append_indices(row, n, cut, begin, pass) - begin;
         read_values(row);
     }
 
@@ -57,12 +57,12 @@ class Candidates {
     const int32_t* classes() const { return classes_.data(); }
 
    private:
-    static int32_t* append_places(const float* row, int64_t n, double cut, int32_t* out,
+    static int32_t* append_indices(const float* row, int64_t n, double cut, int32_t* out,
                                   FloatPass& pass) {
-        return pass.append_places(row, n, static_cast<float>(cut), out);
+        return pass.append_indices(row, n, static_cast<float>(cut), out);
     }
 
-    static int32_t* append_places(const double* row, int64_t n, double cut, int32_t* out,
+    static int32_t* append_indices(const double* row, int64_t n, double cut, int32_t* out,
                                   FloatPass&) {
         for (int64_t y = 0; y < n; ++y) {
             *out = static_cast<int32_t>(y);

@@ -57,14 +57,14 @@ class DescendingOrder {
     void put_first(const T* row, int32_t* classes, int64_t n) {
         if (n < 2) return;
         sort(row, classes, n);
-        for (int64_t i = 0; i < n; ++i) items_[i].place = classes[items_[i].place];
-        for (int64_t i = 0; i < n; ++i) classes[i] = items_[i].place;
+        for (int64_t i = 0; i < n; ++i) items_[i].index = classes[items_[i].index];
+        for (int64_t i = 0; i < n; ++i) classes[i] = items_[i].index;
     }
 
     // Call visit(index, probability) from the most probable class on.
     template <class Visit>
     void each(Visit visit) const {
-        for (int64_t i = 0; i < n_; ++i) visit(items_[i].place, probability(i));
+        for (int64_t i = 0; i < n_; ++i) visit(items_[i].index, probability(i));
     }
 
     // Call visit(index, score) from the most probable class on, until scores exceed `largest`.
@@ -75,7 +75,7 @@ class DescendingOrder {
         for (int64_t i = 0; i < n_; ++i) {
             if (least_score(score, mass, i + 1, top) > largest) return;
             const double p = probability(i);
-            visit(items_[i].place, ordered_score(score, p, mass, i + 1, u, top));
+            visit(items_[i].index, ordered_score(score, p, mass, i + 1, u, top));
             mass += fixed_point(p);
         }
     }
@@ -88,7 +88,7 @@ class DescendingOrder {
 
     struct Item {
         Bits key;  // increases as probabilities, or logits, decrease
-        int32_t place;
+        int32_t index;
     };
 
     double probability(int64_t i) const {
@@ -101,10 +101,10 @@ class DescendingOrder {
         n_ = n;
     }
 
-    void put(int64_t at, int64_t place, T p) {
+    void put(int64_t at, int64_t index, T p) {
         const T plus_zero = p + T{0};  // -0.0 becomes 0.0
         items_[at] = {static_cast<Bits>(ordered_bits(plus_zero)) ^ below_sign,
-                      static_cast<int32_t>(place)};
+                      static_cast<int32_t>(index)};
     }
 
     void sort_items() {
@@ -124,11 +124,11 @@ class DescendingOrder {
     }
 
     void distribute(int32_t* counts, int shift) {
-        int32_t place = 0;
+        int32_t index = 0;
         for (int digit = 0; digit < 256; ++digit) {
             const int32_t count = counts[digit];
-            counts[digit] = place;
-            place += count;
+            counts[digit] = index;
+            index += count;
         }
         const Item* const from = items_.data();
         Item* const to = other_.data();
@@ -139,11 +139,11 @@ class DescendingOrder {
     void sort_few() {
         for (int64_t i = 1; i < n_; ++i) {
             const Item moving = items_[i];
-            int64_t place = i;
-            for (; place > 0 && moving.key < items_[place - 1].key; --place) {
-                items_[place] = items_[place - 1];
+            int64_t index = i;
+            for (; index > 0 && moving.key < items_[index - 1].key; --index) {
+                items_[index] = items_[index - 1];
             }
-            items_[place] = moving;
+            items_[index] = moving;
         }
     }
 

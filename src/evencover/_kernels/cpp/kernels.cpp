@@ -1,7 +1,7 @@
 // The kernels of one instruction set (see isa.hpp).
 #include "kernels.hpp"
 
-#include "listed_rows.hpp"
+#include "top_k_rows.hpp"
 #include "prediction_sets.hpp"
 #include "score_matrix.hpp"
 #include "set_sizes.hpp"
@@ -21,8 +21,8 @@ void sample_labels(LabelSample& sample) {
         const int64_t* const labels = sample.labels + first;
         const uint64_t start = sample.start + static_cast<uint64_t>(first);
         for (int64_t i = 0; i < n; ++i) {
-            const uint64_t place = start + static_cast<uint64_t>(i);
-            hashes[i] = mixed(place * n_classes + static_cast<uint64_t>(labels[i]));
+            const uint64_t index = start + static_cast<uint64_t>(i);
+            hashes[i] = mixed(index * n_classes + static_cast<uint64_t>(labels[i]));
             is_drawn[i] = hashes[i] <= largest;
             total += hashes[i];
         }
@@ -69,6 +69,6 @@ int64_t true_label_scores(const Rows& rows, const Score& score, const Draws& dra
 
 const Kernels kernels = {random_bits,     sample_labels, row_keys,          true_label_scores, score_matrix,
                          prediction_sets, set_coverage, set_sizes,         p_values,
-                         listed_label_scores, listed_scores, listed_sets,  listed_coverage};
+                         top_k_label_scores, top_k_scores, top_k_sets,  top_k_coverage};
 
 EVENCOVER_END

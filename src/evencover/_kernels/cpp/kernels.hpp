@@ -21,9 +21,9 @@ struct Rows {
     double tolerance;  // of the row's sum; larger for rows that were bfloat16
 };
 
-// Rows of which only some classes are listed: row i has classes[starts[i]..starts[i + 1]), in any order,
+// Top-k rows list some of the classes: row i has classes[starts[i]..starts[i + 1]), in any order,
 // and their probabilities.
-struct ListedRows {
+struct TopKRows {
     const int64_t* starts;
     const int32_t* classes;
     const void* values;
@@ -135,13 +135,13 @@ struct Kernels {
                          int64_t* sizes);
     int64_t (*p_values)(const Rows&, const Score&, const Draws&, const GroupedScores&,
                         double* p_values);
-    int64_t (*listed_label_scores)(const ListedRows&, const Score&, const Draws&,
+    int64_t (*top_k_label_scores)(const TopKRows&, const Score&, const Draws&,
                                    const int64_t* labels, double* scores);
-    int64_t (*listed_scores)(const ListedRows&, const Score&, const Draws&, double* scores,
+    int64_t (*top_k_scores)(const TopKRows&, const Score&, const Draws&, double* scores,
                              int64_t* ranks);
-    int64_t (*listed_sets)(const ListedRows&, const Score&, const Draws&, const Thresholds&,
+    int64_t (*top_k_sets)(const TopKRows&, const Score&, const Draws&, const Thresholds&,
                            bool keep_top, int64_t* ends, ClassList& members);
-    int64_t (*listed_coverage)(const ListedRows&, const Score&, const Draws&, const int64_t* labels,
+    int64_t (*top_k_coverage)(const TopKRows&, const Score&, const Draws&, const int64_t* labels,
                                const Thresholds&, bool keep_top, const SetCoverage& result);
 };
 

@@ -96,7 +96,7 @@ using Ids = std::optional<Vector<uint64_t>>;
 using Counts = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;  // overwritten
 
 // The arrays of topk.py's TopK.
-struct ListedArrays {
+struct TopKArrays {
     Vector<int64_t> starts;
     Vector<int32_t> classes;
     nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu> values;
@@ -137,7 +137,7 @@ class Scorer {
         expect_labels(labels, rows);
         const Output<double> scores("f8", rows.n_rows);
         const auto kernel =
-            one_for(rows, kernels_.true_label_scores, kernels_.listed_label_scores);
+            one_for(rows, kernels_.true_label_scores, kernels_.top_k_label_scores);
         expect_good(without_gil(
             [&] { return kernel(rows, score_, draws, labels.data(), scores.data); }));
         return scores.array;
@@ -164,7 +164,7 @@ class Scorer {
         if (!starts) throw std::bad_alloc();
         const auto start_array = owned(starts, rows.n_rows + 1);
         ClassList members;
-        const auto kernel = one_for(rows, kernels_.prediction_sets, kernels_.listed_sets);
+        const auto kernel = one_for(rows, kernels_.prediction_sets, kernels_.top_k_sets);
         const auto select = [&] {
             return kernel(rows, score_, draws, own, keep_top, starts + 1, members);
         };
@@ -189,7 +189,7 @@ class Scorer {
         const Output<bool> is_covered("?", rows.n_rows), is_accepted("?", rows.n_rows);
         const SetCoverage result = {sizes.data, is_covered.data, top_classes.data, is_accepted.data,
                                     appearances.data()};
-        const auto kernel = one_for(rows, kernels_.set_coverage, kernels_.listed_coverage);
+        const auto kernel = one_for(rows, kernels_.set_coverage, kernels_.top_k_coverage);
         expect_good(without_gil(
             [&] { return kernel(rows, score_, draws, labels.data(), own, keep_top, result); }));
         return nb::make_tuple(sizes.array, is_covered.array, top_classes.array, is_accepted.array);
@@ -235,20 +235,20 @@ class Scorer {
     }
 
     // Return scores and ranks of the listed classes.
-    nb::tuple listed_scores(const ListedArrays& arrays, const Ids& ids, uint64_t first) const {
-        const ListedRows rows = rows_of(arrays);
+    nb::tuple top_k_scores(const TopKArrays& arrays, const Ids& ids, uint64_t first) const {
+        const TopKRows rows = rows_of(arrays);
         const Draws draws = draws_of(rows.n_rows, ids, first);
-        const int64_t n_listed = rows.starts[rows.n_rows] - rows.starts[0];
-        const Output<double> scores("f8", n_listed);
-        const Output<int64_t> ranks("i8", n_listed);
+        const int64_t n_entries = rows.starts[rows.n_rows] - rows.starts[0];
+        const Output<double> scores("f8", n_entries);
+        const Output<int64_t> ranks("i8", n_entries);
         expect_good(without_gil([&] {
-            return kernels_.listed_scores(rows, score_, draws, scores.data, ranks.data);
+            return kernels_.top_k_scores(rows, score_, draws, scores.data, ranks.data);
         }));
         return nb::make_tuple(scores.array, ranks.array);
     }
 
    private:
-    ListedRows rows_of(const ListedArrays& arrays) const {
+    TopKRows rows_of(const TopKArrays& arrays) const {
         const int64_t n_rows = length(arrays.starts) - 1, size = length(arrays.values);
         without_gil([&] { expect_offsets(arrays.starts, n_rows, size); });
         expect_length(arrays.classes, size);
@@ -270,13 +270,13 @@ class Scorer {
     }
 
     // Choose the kernel for these rows.
-    template <class Dense, class Listed>
-    static Dense one_for(const Rows&, Dense dense, Listed) {
+    template <class Dense, class OfTopK>
+    static Dense one_for(const Rows&, Dense dense, OfTopK) {
         return dense;
     }
-    template <class Dense, class Listed>
-    static Listed one_for(const ListedRows&, Dense, Listed listed) {
-        return listed;
+    template <class Dense, class OfTopK>
+    static OfTopK one_for(const TopKRows&, Dense, OfTopK of_top_k) {
+        return of_top_k;
     }
 
     Draws draws_of(int64_t n_rows, const Ids& ids, uint64_t first) const {
@@ -365,7 +365,7 @@ NB_MODULE(_native, m) {
         .def(nb::init<Vector<double>, std::optional<Vector<double>>, std::optional<Vector<double>>,
                       std::optional<Vector<int64_t>>>(),
              "upper"_a, "lower"_a.none(), "upper_probability"_a.none(), "rank_limit"_a.none());
-    nb::class_<ListedArrays>(m, "ListedRows")
+    nb::class_<TopKArrays>(m, "TopKRows")
         .def(nb::init<Vector<int64_t>, Vector<int32_t>,
                       nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>, int64_t>(),
              "starts"_a, "classes"_a, "values"_a, "n_classes"_a);
@@ -376,21 +376,21 @@ NB_MODULE(_native, m) {
         .def("row_keys", &Scorer::row_keys, "rows"_a, "ids"_a.none(), "first"_a)
         .def("true_label_scores", &Scorer::true_label_scores<RowArray>, "rows"_a, "ids"_a.none(),
              "first"_a, "labels"_a)
-        .def("true_label_scores", &Scorer::true_label_scores<ListedArrays>, "rows"_a,
+        .def("true_label_scores", &Scorer::true_label_scores<TopKArrays>, "rows"_a,
              "ids"_a.none(), "first"_a, "labels"_a)
         .def("score_matrix", &Scorer::score_matrix, "rows"_a, "ids"_a.none(), "first"_a)
         .def("prediction_sets", &Scorer::prediction_sets<RowArray>, "rows"_a, "ids"_a.none(), "first"_a,
              "thresholds"_a, "keep_top"_a)
         .def("set_coverage", &Scorer::set_coverage<RowArray>, "rows"_a, "ids"_a.none(), "first"_a,
              "labels"_a, "thresholds"_a, "keep_top"_a, "appearances"_a)
-        .def("set_coverage", &Scorer::set_coverage<ListedArrays>, "rows"_a, "ids"_a.none(),
+        .def("set_coverage", &Scorer::set_coverage<TopKArrays>, "rows"_a, "ids"_a.none(),
              "first"_a, "labels"_a, "thresholds"_a, "keep_top"_a, "appearances"_a)
         .def("set_sizes", &Scorer::set_sizes, "rows"_a, "ids"_a.none(), "first"_a, "upper"_a,
              "lower"_a.none(), "upper_probability"_a.none(), "largest"_a)
         .def("p_values", &Scorer::p_values, "rows"_a, "ids"_a.none(), "first"_a, "scores"_a,
              "offsets"_a, "group_of_class"_a)
-        .def("score_entries", &Scorer::listed_scores, "rows"_a, "ids"_a.none(), "first"_a)
-        .def("prediction_sets", &Scorer::prediction_sets<ListedArrays>, "rows"_a, "ids"_a.none(), "first"_a,
+        .def("score_entries", &Scorer::top_k_scores, "rows"_a, "ids"_a.none(), "first"_a)
+        .def("prediction_sets", &Scorer::prediction_sets<TopKArrays>, "rows"_a, "ids"_a.none(), "first"_a,
              "thresholds"_a, "keep_top"_a);
     m.def("random_bits", &random_bits);
     m.def("ascending", &ascending_order<double>);

@@ -37,9 +37,9 @@ inline double number_of(uint64_t b) { return double_of(b); }
 
 inline int lowest_bit(uint64_t word) {
 #ifdef _MSC_VER
-    int place = 0;
-    for (; !(word & 1); word >>= 1) ++place;
-    return place;
+    int index = 0;
+    for (; !(word & 1); word >>= 1) ++index;
+    return index;
 #else
     return __builtin_ctzll(word);
 #endif

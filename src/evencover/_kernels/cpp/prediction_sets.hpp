@@ -48,32 +48,33 @@ inline int64_t with_top(const Stored* stored, const T* row, int64_t n_classes, i
     return size + 1;
 }
 
-// Write the sets one after another, each by decreasing probability, and where each ends. With `keep_top`, each has the most probable class.
+// Write the sets one after another, each by decreasing probability, and where each ends. With
+// `keep_top`, each has the most probable class.
 inline int64_t prediction_sets(const Rows& rows, const Score& score, const Draws& draws,
                                const Thresholds& thresholds, bool keep_top, int64_t* ends,
                                ClassList& members) {
     return with_source(rows, [&](auto&& source) {
         const int64_t room_of_row = rows.n_classes + n_lanes;
-        Buffer<int32_t> listed(room_of_row);
+        Buffer<int32_t> classes_of_sets(room_of_row);
         DescendingOrder<std::decay_t<decltype(*source.stored())>> order;
-        int64_t n_listed = 0;
+        int64_t n_members = 0;
         const int64_t bad = each_set(
             source, rows, score, draws, thresholds,
             [&] {
-                listed.reserve(n_listed + room_of_row);
-                return listed.data() + n_listed;
+                classes_of_sets.reserve(n_members + room_of_row);
+                return classes_of_sets.data() + n_members;
             },
             [&](int64_t i, const auto* row, int32_t* classes, int64_t size) {
                 order.put_first(source.stored(), classes, size);
                 if (keep_top) {
                     size = with_top(source.stored(), row, rows.n_classes, classes, size);
                 }
-                n_listed += size;
-                ends[i] = n_listed;
+                n_members += size;
+                ends[i] = n_members;
             });
         if (bad != all_good) return bad;
-        members.size = n_listed;
-        members.classes = listed.release();
+        members.size = n_members;
+        members.classes = classes_of_sets.release();
         return all_good;
     });
 }

@@ -119,7 +119,7 @@ inline uint64_t mixed(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-inline uint64_t row_key(uint64_t content, uint64_t place) { return mixed(mixed(content) + place); }
+inline uint64_t row_key(uint64_t content, uint64_t index) { return mixed(mixed(content) + index); }
 
 inline double unit(uint64_t random) { return static_cast<double>(random >> 11) * 0x1p-53; }
 

@@ -22,17 +22,17 @@ class FloatPass {
     }
 
     // Append the indices of the values >= from to `out`, and return its new end.
-    int32_t* append_places(const float* row, int64_t n, float from, int32_t* out) {
+    int32_t* append_indices(const float* row, int64_t n, float from, int32_t* out) {
         return append(
             row, n, [=](int64_t) { return from; }, out,
-            [](const FloatLanes&, int64_t j) { return PlaceLanes(j); });
+            [](const FloatLanes&, int64_t j) { return IndexLanes(j); });
     }
 
     // Same for values >= cuts[index]; the cuts extend n_lanes beyond n.
-    int32_t* append_places(const float* row, int64_t n, const float* cuts, int32_t* out) {
+    int32_t* append_indices(const float* row, int64_t n, const float* cuts, int32_t* out) {
         return append(
             row, n, [=](int64_t j) { return FloatLanes(cuts + j); }, out,
-            [](const FloatLanes&, int64_t j) { return PlaceLanes(j); });
+            [](const FloatLanes&, int64_t j) { return IndexLanes(j); });
     }
 
     // Only check the row.

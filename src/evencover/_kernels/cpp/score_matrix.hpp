@@ -75,9 +75,9 @@ class ScoreIndex {
 
        private:
         int64_t bin_of(double s) const {
-            const double place = (s - least_) * scale_;
+            const double bin = (s - least_) * scale_;
             const double last = static_cast<double>(n_bins_ - 1);
-            return place > 0.0 ? static_cast<int64_t>(place < last ? place : last) : 0;
+            return bin > 0.0 ? static_cast<int64_t>(bin < last ? bin : last) : 0;
         }
 
         const double* scores_;

@@ -52,7 +52,7 @@ class OrderedSelector {
           bucket_of_(n_classes + n_lanes),
           flags_(n_classes + n_lanes),
           all_(n_classes),
-          places_(n_classes + n_lanes),
+          indices_(n_classes + n_lanes),
           in_bucket_(n_classes + n_lanes),
           unsure_(n_classes + 1) {
         for (int64_t i = 0; i < n_classes; ++i) all_[i] = static_cast<int32_t>(i);
@@ -70,7 +70,7 @@ class OrderedSelector {
         bound_scores(candidates.largest());
         // Among many candidates nearly all are out, and are dropped together.
         const bool are_many = candidates.size() > many;
-        const int32_t* const left = are_many ? places_.data() : all_.data();
+        const int32_t* const left = are_many ? indices_.data() : all_.data();
         const int64_t n_left = are_many ? leave_out(candidates, draw) : candidates.size();
         const int64_t n_unsure = compare_bounds(candidates, left, n_left, draw);
         for (int64_t l = 0; l < n_unsure; ++l) {
@@ -184,7 +184,7 @@ class OrderedSelector {
         const int32_t* __restrict const bucket_of = bucket_of_.data();
         uint8_t* __restrict const flags = flags_.data();
         for (int64_t i = 0; i < size; ++i) flags[i] = may_be_in(i, bucket_of[i], classes[i]);
-        return list_true(flags, size, places_.data());
+        return list_true(flags, size, indices_.data());
     }
 
     // Set the flags of certain members, and list candidates whose buckets must be sorted. Nothing
@@ -233,7 +233,7 @@ class OrderedSelector {
     // Set the flags of the members in one bucket, whose positions are then exact.
     void compare_exactly(const Candidates<T>& candidates, int32_t b, double u, double draw) {
         const int32_t* const bucket_of = bucket_of_.data();
-        const int64_t size = list_places(
+        const int64_t size = list_indices(
             candidates.size(), in_bucket_.data(),
             [=](int64_t at) { return where_equal(bucket_of + at, b); });
         order_.sort(candidates.values(), in_bucket_.data(), size);
@@ -260,7 +260,7 @@ class OrderedSelector {
     Buffer<uint8_t> is_sorted_;
     Buffer<int32_t> bucket_of_;
     Buffer<uint8_t> flags_;
-    Buffer<int32_t> all_, places_;
+    Buffer<int32_t> all_, indices_;
     Buffer<int32_t> in_bucket_;
     Buffer<int32_t> unsure_;
     DescendingOrder<T> order_;

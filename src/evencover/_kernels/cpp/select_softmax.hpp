@@ -49,7 +49,7 @@ class SoftmaxSets {
         if constexpr (is_quick<Source>) {
             if (has_cuts_) {
                 FloatPass pass;
-                const int32_t* end = pass.append_places(row, n_classes_, cuts_.data(), classes);
+                const int32_t* end = pass.append_indices(row, n_classes_, cuts_.data(), classes);
                 if (is_surely_good(source, pass, row, n_classes_)) return end - classes;
             }
         }

@@ -61,10 +61,10 @@ struct FloatLanes {
     }
 };
 
-struct PlaceLanes {
+struct IndexLanes {
     __m256i first;
 
-    explicit PlaceLanes(int64_t place) : first(_mm256_set1_epi32(static_cast<int32_t>(place))) {}
+    explicit IndexLanes(int64_t index) : first(_mm256_set1_epi32(static_cast<int32_t>(index))) {}
 
     int32_t* store(LaneMask kept, int32_t* out) const {
         if (!kept) return out;

@@ -25,16 +25,16 @@ struct FloatLanes {
     }
 };
 
-struct PlaceLanes {
-    __m512i places;
+struct IndexLanes {
+    __m512i indices;
 
-    explicit PlaceLanes(int64_t first)
-        : places(_mm512_add_epi32(
+    explicit IndexLanes(int64_t first)
+        : indices(_mm512_add_epi32(
               _mm512_set1_epi32(static_cast<int32_t>(first)),
               _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))) {}
 
     int32_t* store(LaneMask kept, int32_t* out) const {
-        _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(static_cast<__mmask16>(kept), places));
+        _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(static_cast<__mmask16>(kept), indices));
         return out + __builtin_popcount(kept);
     }
 };

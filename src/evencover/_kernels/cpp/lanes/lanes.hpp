@@ -1,6 +1,6 @@
-// Sixteen values at a time. One file per instruction set defines FloatLanes, PlaceLanes, LaneSums,
+// Sixteen values at a time. One file per instruction set defines FloatLanes, IndexLanes, LaneSums,
 // PairSums, where_true, where_equal, where_at_most, has_equals, copy_lanes, store_lanes and
-// floats_from_halves, with identical results. Below follow where_at_least, where_greater, list_places
+// floats_from_halves, with identical results. Below follow where_at_least, where_greater, list_indices
 // and list_true, in terms of these. `has_equals` is written for each, because one version takes 8 to
 // 30 ns longer for each top-k row, which otherwise takes 20 to 100 ns.
 #pragma once
@@ -50,21 +50,21 @@ inline LaneMask where_greater(const double* first, const double* second) {
 }
 
 // Write the indices below n that `mask_at` selects, and return their number. It processes whole
-// lanes, so its input and `places` must extend n_lanes beyond n.
+// lanes, so its input and `indices` must extend n_lanes beyond n.
 template <class MaskAt>
-inline int64_t list_places(int64_t n, int32_t* places, MaskAt mask_at) {
-    int32_t* out = places;
+inline int64_t list_indices(int64_t n, int32_t* indices, MaskAt mask_at) {
+    int32_t* out = indices;
     for (int64_t at = 0; at < n; at += n_lanes) {
         LaneMask mask = mask_at(at);
         if (n - at < n_lanes) mask &= first_lanes(n - at);
-        out = PlaceLanes(at).store(mask, out);
+        out = IndexLanes(at).store(mask, out);
     }
-    return out - places;
+    return out - indices;
 }
 
 // Return the indices of the flags that are set.
-inline int64_t list_true(const uint8_t* flags, int64_t n, int32_t* places) {
-    return list_places(n, places, [=](int64_t at) { return where_true(flags + at); });
+inline int64_t list_true(const uint8_t* flags, int64_t n, int32_t* indices) {
+    return list_indices(n, indices, [=](int64_t at) { return where_true(flags + at); });
 }
 
 EVENCOVER_END

@@ -41,10 +41,10 @@ struct FloatLanes {
     }
 };
 
-struct PlaceLanes {
+struct IndexLanes {
     int64_t first;
 
-    explicit PlaceLanes(int64_t first_place) : first(first_place) {}
+    explicit IndexLanes(int64_t first_index) : first(first_index) {}
 
     int32_t* store(LaneMask kept, int32_t* out) const {
         for (; kept; kept &= kept - 1) *out++ = static_cast<int32_t>(first + lowest_bit(kept));

@@ -1,4 +1,4 @@
-// Rows of which only some classes are listed: the work grows with the listed classes, not with K.
+// Top-k rows, which list some of the classes: the work grows with the listed classes, not with K.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ EVENCOVER_BEGIN
 // One row, padded to whole lanes with zeros of a class that does not exist, so that loops over it
 // have no remainder.
 template <class T>
-struct ListedRow {
+struct TopKRow {
     int32_t* classes;
     T* values;
     int64_t size, padded;
@@ -76,13 +76,13 @@ struct ListedRow {
 
 // Consecutive rows that fit a cache, padded.
 template <class T>
-class ListedGroup {
+class TopKGroup {
    public:
     static constexpr int64_t most_rows = 32;
 
-    explicit ListedGroup(const ListedRows& rows) : rows_(rows) {}
+    explicit TopKGroup(const TopKRows& rows) : rows_(rows) {}
 
-    ListedRow<T>& operator[](int64_t l) { return padded_[l]; }
+    TopKRow<T>& operator[](int64_t l) { return padded_[l]; }
 
     // Copy rows from `first` on, and return their number.
     int64_t read(int64_t first) {
@@ -97,7 +97,7 @@ class ListedGroup {
         int32_t* classes = aligned(classes_, n_entries);
         T* values = aligned(values_, n_entries);
         for (int64_t l = 0; l < n; ++l) {
-            ListedRow<T>& row = padded_[l];
+            TopKRow<T>& row = padded_[l];
             const int64_t start = rows_.starts[first + l];
             row.classes = classes;
             row.values = values;
@@ -112,13 +112,13 @@ class ListedGroup {
     }
 
     // Put the most probable class first, ties by class, unless they are stored so.
-    void put_in_order(ListedRow<T>& row) {
+    void put_in_order(TopKRow<T>& row) {
         is_stored_ = row.is_ordered();
         if (!is_stored_) sort(row);
     }
 
     // Index in the stored row, of the row that was last put in order.
-    int64_t place_at(int64_t j) const { return is_stored_ ? j : entries_[j].place; }
+    int64_t index_at(int64_t j) const { return is_stored_ ? j : entries_[j].index; }
 
    private:
     static constexpr int64_t most_entries = 4096;
@@ -134,7 +134,7 @@ class ListedGroup {
     }
 
     template <class Number>
-    static void copy_padded(const Number* from, const ListedRow<T>& row, Number filling, Number* to) {
+    static void copy_padded(const Number* from, const TopKRow<T>& row, Number filling, Number* to) {
         if constexpr (sizeof(Number) == 4) {
             const auto word = static_cast<int32_t>(filling);  // 0.0f has the bits of 0
             for (int64_t at = 0; at < row.size; at += n_lanes) {
@@ -145,7 +145,7 @@ class ListedGroup {
         }
     }
 
-    void sort(ListedRow<T>& row) {
+    void sort(TopKRow<T>& row) {
         entries_.reserve(row.size);
         decltype(bits(T{})) ranks[few];
         const bool is_ranked =
@@ -162,14 +162,14 @@ class ListedGroup {
 
     struct Entry {
         T value;
-        int32_t y, place;
+        int32_t y, index;
         bool operator<(const Entry& other) const {
             return value > other.value || (value == other.value && y < other.y);
         }
     };
 
-    const ListedRows& rows_;
-    ListedRow<T> padded_[most_rows];
+    const TopKRows& rows_;
+    TopKRow<T> padded_[most_rows];
     Buffer<int32_t> classes_;
     Buffer<T> values_;
     Buffer<Entry> entries_;
@@ -179,15 +179,15 @@ class ListedGroup {
 // Check whether rows have probabilities of different classes; what is missing to 1 belongs to other
 // classes.
 template <class T>
-class ListedCheck {
+class TopKCheck {
    public:
-    ListedCheck(const ListedRows& rows, bool has_keys)
+    TopKCheck(const TopKRows& rows, bool has_keys)
         : rows_(rows),
           has_keys_(has_keys),
           surely_within_(1.0 + rows.tolerance - FloatPass::error(few)) {}
 
     // With keys, find out whether the row may have neighbors, too.
-    bool is_good(ListedRow<T>& row) {
+    bool is_good(TopKRow<T>& row) {
         if (row.size < 1 || !(is_surely_within(row) || is_within(row))) return false;
         if (row.size > few) return row.may_have_neighbors = !lists_twice(row);
         row.may_have_neighbors = has_keys_ && has_equals(row.classes, row.size, 1);
@@ -196,18 +196,18 @@ class ListedCheck {
     }
 
     // Index of the neighbor of the class at j, 2 i + 1 of 2 i, or -1; right after `is_good`.
-    int64_t neighbor_at(const ListedRow<T>& row, int64_t j) const {
+    int64_t neighbor_at(const TopKRow<T>& row, int64_t j) const {
         const int32_t y = row.classes[j];
         if (y % 2) return -1;
         if (row.size <= few) return row.find(y + 1);
-        const int64_t at = y + 1 < rows_.n_classes ? place_of_[y + 1] : row.size;
+        const int64_t at = y + 1 < rows_.n_classes ? index_of_[y + 1] : row.size;
         return at < row.size && row.classes[at] == y + 1 ? at : -1;
     }
 
    private:
     static constexpr int64_t few = 64;
 
-    bool is_surely_within(const ListedRow<T>& row) const {
+    bool is_surely_within(const TopKRow<T>& row) const {
         if constexpr (std::is_same_v<T, float>) {
             if (row.size > few || row.size == rows_.n_classes) return false;
             LaneSums sums;
@@ -218,7 +218,7 @@ class ListedCheck {
     }
 
     // The same in fixed point.
-    bool is_within(ListedRow<T>& row) const {
+    bool is_within(TopKRow<T>& row) const {
         Scan scan;
         in_steps(0, row.size, scan, [&](int64_t at, int64_t step) {
             scan_values<false>(row.values + at, step, T{}, scan);
@@ -237,36 +237,36 @@ class ListedCheck {
         return off <= rows_.tolerance && (row.size < rows_.n_classes || -off <= rows_.tolerance);
     }
 
-    // `place_of_` has the index of each class in the long row that listed it last.
-    bool lists_twice(const ListedRow<T>& row) {
+    // `index_of_` has the index of each class in the long row that listed it last.
+    bool lists_twice(const TopKRow<T>& row) {
         if (row.size <= few) {
             for (int64_t j = 1; j < row.size; ++j) {
                 if (row.find(row.classes[j]) < j) return true;
             }
             return false;
         }
-        if (!place_of_.data()) {
-            place_of_.reserve(rows_.n_classes);
-            std::memset(place_of_.data(), 0, static_cast<size_t>(rows_.n_classes) * 4);
+        if (!index_of_.data()) {
+            index_of_.reserve(rows_.n_classes);
+            std::memset(index_of_.data(), 0, static_cast<size_t>(rows_.n_classes) * 4);
         }
         for (int64_t j = 0; j < row.size; ++j) {
-            int32_t& place = place_of_[row.classes[j]];
-            if (place < j && row.classes[place] == row.classes[j]) return true;
-            place = static_cast<int32_t>(j);
+            int32_t& index = index_of_[row.classes[j]];
+            if (index < j && row.classes[index] == row.classes[j]) return true;
+            index = static_cast<int32_t>(j);
         }
         return false;
     }
 
-    const ListedRows& rows_;
+    const TopKRows& rows_;
     bool has_keys_;
     double surely_within_;  // sums of float32 up to this are within the tolerance
-    Buffer<int32_t> place_of_;
+    Buffer<int32_t> index_of_;
 };
 
 // The key of a row is that of the whole row with zeros for the classes that are not listed.
-class ListedContent {
+class TopKContent {
    public:
-    ListedContent(int64_t n_classes, bool is_needed) : n_(n_classes) {
+    TopKContent(int64_t n_classes, bool is_needed) : n_(n_classes) {
         if (!is_needed) return;
         const auto n = static_cast<int32_t>(n_classes);
         for (int32_t y = 0; y + 1 < n; y += 2) zeros_ += uint64_t{shift(y)} * shift(y + 1);
@@ -276,7 +276,7 @@ class ListedContent {
     // A class adds its change d = word - shift times the shift of its neighbor; two neighbors that
     // are both listed add the product of their changes, too. Padding adds 0.
     template <class T>
-    uint64_t of(const ListedRow<T>& row, const ListedCheck<T>& check) const {
+    uint64_t of(const TopKRow<T>& row, const TopKCheck<T>& check) const {
         uint64_t sum = zeros_, less = 0;  // two sums of products of 32-bit numbers vectorize
         for (int64_t j = 0; j < row.padded; ++j) {
             const uint32_t own = shift(row.classes[j]), other = shift(row.classes[j] ^ 1);
@@ -307,7 +307,7 @@ class ListedContent {
     static uint32_t shift(int32_t y) { return (static_cast<uint32_t>(y) + 1) * column_step; }
 
     template <class T>
-    static uint64_t change(const ListedRow<T>& row, int64_t j) {
+    static uint64_t change(const TopKRow<T>& row, int64_t j) {
         const uint32_t own = shift(row.classes[j]);
         return uint64_t{bits(static_cast<float>(row.values[j])) + own} - own;
     }
@@ -317,7 +317,7 @@ class ListedContent {
 };
 
 // The first of n rows with a class that does not exist, or n.
-inline int64_t row_of_no_class(const ListedRows& rows, int64_t first, int64_t n) {
+inline int64_t row_of_no_class(const TopKRows& rows, int64_t first, int64_t n) {
     uint32_t largest = 0;  // as unsigned integers, negative ones are large
     for (int64_t j = rows.starts[first]; j < rows.starts[first + n]; ++j) {
         largest = std::max(largest, static_cast<uint32_t>(rows.classes[j]));
@@ -331,12 +331,12 @@ inline int64_t row_of_no_class(const ListedRows& rows, int64_t first, int64_t n)
 // Check rows, and call `visit(i, group, row, u, draw)` for each; return the first bad row, or
 // `all_good`. Random numbers of several rows are drawn together.
 template <class T, class Visit>
-inline int64_t each_listed_row(const ListedRows& rows, const Draws& draws, Visit visit) {
-    constexpr int64_t most = ListedGroup<T>::most_rows;
+inline int64_t each_top_k_row(const TopKRows& rows, const Draws& draws, Visit visit) {
+    constexpr int64_t most = TopKGroup<T>::most_rows;
     const bool has_keys = (draws.has_score || draws.has_exact) && !draws.ids;
-    const ListedContent content(rows.n_classes, has_keys);
-    ListedGroup<T> group(rows);
-    ListedCheck<T> check(rows, has_keys);
+    const TopKContent content(rows.n_classes, has_keys);
+    TopKGroup<T> group(rows);
+    TopKCheck<T> check(rows, has_keys);
     uint64_t keys[most];
     double u[most], draw[most];
     std::fill_n(u, most, 1.0);
@@ -358,16 +358,16 @@ inline int64_t each_listed_row(const ListedRows& rows, const Draws& draws, Visit
 }
 
 template <class Visit>
-inline int64_t each_listed_row(const ListedRows& rows, const Draws& draws, Visit visit) {
-    if (rows.element == Element::float32) return each_listed_row<float>(rows, draws, visit);
-    return each_listed_row<double>(rows, draws, visit);
+inline int64_t each_top_k_row(const TopKRows& rows, const Draws& draws, Visit visit) {
+    if (rows.element == Element::float32) return each_top_k_row<float>(rows, draws, visit);
+    return each_top_k_row<double>(rows, draws, visit);
 }
 
 // Score the labels, without sorting; a label that is not listed has the score +inf. All classes
 // before one that is listed are listed, too.
-inline int64_t listed_label_scores(const ListedRows& rows, const Score& score, const Draws& draws,
+inline int64_t top_k_label_scores(const TopKRows& rows, const Score& score, const Draws& draws,
                                    const int64_t* labels, double* scores) {
-    return each_listed_row(rows, draws, [&](int64_t i, auto&, auto& row, double u, double) {
+    return each_top_k_row(rows, draws, [&](int64_t i, auto&, auto& row, double u, double) {
         const int64_t j = row.find(labels[i]);
         scores[i] = infinity;
         if (j < 0) return;
@@ -386,7 +386,7 @@ inline int64_t listed_label_scores(const ListedRows& rows, const Score& score, c
 // Call `visit(at, scores)` for the classes of an ordered row, whole lanes at a time, until all further
 // scores exceed `largest`.
 template <class T, class Visit>
-inline void each_listed_score(const ListedRow<T>& row, const Score& score, double u, double largest,
+inline void each_top_k_score(const TopKRow<T>& row, const Score& score, double u, double largest,
                               Visit visit) {
     const double top = row.value_at(0);
     int64_t mass = 0;
@@ -421,15 +421,15 @@ inline void each_listed_score(const ListedRow<T>& row, const Score& score, doubl
 }
 
 // Score and rank every listed class.
-inline int64_t listed_scores(const ListedRows& rows, const Score& score, const Draws& draws,
+inline int64_t top_k_scores(const TopKRows& rows, const Score& score, const Draws& draws,
                              double* scores, int64_t* ranks) {
-    return each_listed_row(rows, draws, [&](int64_t i, auto& group, auto& row, double u, double) {
+    return each_top_k_row(rows, draws, [&](int64_t i, auto& group, auto& row, double u, double) {
         const int64_t start = rows.starts[i] - rows.starts[0];
         group.put_in_order(row);
-        each_listed_score(row, score, u, infinity, [&](int64_t at, const double* own) {
+        each_top_k_score(row, score, u, infinity, [&](int64_t at, const double* own) {
             for (int64_t j = at; j < row.size && j < at + n_lanes; ++j) {
-                scores[start + group.place_at(j)] = own[j - at];
-                ranks[start + group.place_at(j)] = j + 1;
+                scores[start + group.index_at(j)] = own[j - at];
+                ranks[start + group.index_at(j)] = j + 1;
             }
         });
     });
@@ -455,14 +455,14 @@ struct ThresholdRange {
 // Call `add(i, row, at, members)` for the members of the set of a row among the lanes at `at`, the most
 // probable first, and then `end(i, row)`.
 template <class Add, class End>
-inline int64_t each_listed_set(const ListedRows& rows, const Score& score, const Draws& draws,
+inline int64_t each_top_k_set(const TopKRows& rows, const Score& score, const Draws& draws,
                                const Thresholds& thresholds, bool keep_top, Add add, End end) {
     const ThresholdRange range(thresholds, rows.n_classes);
     const double smallest = range.smallest, largest = range.largest;
     const bool is_one = smallest == largest && !score.needs_order;
     const bool is_float = rows.element == Element::float32;
     const double least = is_float ? least_within<float>(largest) : least_within<double>(largest);
-    return each_listed_row(rows, draws, [&](int64_t i, auto& group, auto& row, double u, double draw) {
+    return each_top_k_row(rows, draws, [&](int64_t i, auto& group, auto& row, double u, double draw) {
         group.put_in_order(row);
         // With one threshold, softmax scores within it are those of the first classes.
         for (int64_t at = 0; is_one && at < row.size; at += n_lanes) {
@@ -472,7 +472,7 @@ inline int64_t each_listed_set(const ListedRows& rows, const Score& score, const
             if (members < lanes) break;
         }
         if (is_one) return end(i, row);
-        each_listed_score(row, score, u, largest, [&](int64_t at, const double* scores) {
+        each_top_k_score(row, score, u, largest, [&](int64_t at, const double* scores) {
             const LaneMask lanes = first_lanes(std::min(row.size - at, n_lanes));
             LaneMask members = where_at_most(scores, smallest) & lanes;
             members |= LaneMask{keep_top && at == 0};
@@ -491,13 +491,13 @@ inline int64_t each_listed_set(const ListedRows& rows, const Score& score, const
 }
 
 // Write the sets one after another, and where each ends.
-inline int64_t listed_sets(const ListedRows& rows, const Score& score, const Draws& draws,
+inline int64_t top_k_sets(const TopKRows& rows, const Score& score, const Draws& draws,
                            const Thresholds& thresholds, bool keep_top, int64_t* ends,
                            ClassList& members) {
     // Room for all entries; pages that are not used take no memory.
     Buffer<int32_t> classes(rows.starts[rows.n_rows] - rows.starts[0] + n_lanes);
     int32_t* next = classes.data();
-    const int64_t bad = each_listed_set(
+    const int64_t bad = each_top_k_set(
         rows, score, draws, thresholds, keep_top,
         [&](int64_t, const auto& row, int64_t at, LaneMask kept) {
             next = store_lanes(row.classes + at, kept, next);
@@ -509,12 +509,12 @@ inline int64_t listed_sets(const ListedRows& rows, const Score& score, const Dra
     return all_good;
 }
 
-inline int64_t listed_coverage(const ListedRows& rows, const Score& score, const Draws& draws,
+inline int64_t top_k_coverage(const TopKRows& rows, const Score& score, const Draws& draws,
                                const int64_t* labels, const Thresholds& thresholds, bool keep_top,
                                const SetCoverage& result) {
     int64_t size = 0;
     bool is_covered = false, has_top = false;
-    return each_listed_set(
+    return each_top_k_set(
         rows, score, draws, thresholds, keep_top,
         [&](int64_t i, const auto& row, int64_t at, LaneMask kept) {
             has_top |= at == 0 && kept & 1;

@@ -1,7 +1,7 @@
-"""Kernels for rows of which only some classes are listed (`TopK`).
+"""Kernels for top-k rows (`TopK`), which list some of the classes.
 
 The NumPy functions are the definition; C++ replaces them where it has the formula. A listed class
-has the score, rank and place that it has in the whole row, and no other class is in a set.
+has the score and rank that it has in the whole row, and no other class is in a set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Whole:
 
     def __init__(self, rows: TopK) -> None:
         order = np.lexsort((rows.classes, rows.row_of_entry))
-        self.places = np.argsort(order)  # of the entries
+        self.rank_of_entry = np.argsort(order)
         sizes = np.diff(rows.starts)
         self.entries = np.arange(max(1, sizes.max(initial=1)))[None, :] < sizes[:, None]
         self.p = np.zeros(self.entries.shape)
@@ -49,7 +49,7 @@ class _Whole:
 
     def stored(self, matrix: Array) -> Array:
         """Return the values of the matrix for the entries, in their order."""
-        return matrix[self.entries][self.places]
+        return matrix[self.entries][self.rank_of_entry]
 
     def divisors(self) -> FloatArray:
         """Return the sum of each row (n,) that is above 1 by the rounding of its numbers, else 1.
@@ -100,8 +100,8 @@ def row_keys(rows: TopK, draws: Draws) -> Array:
         change += (rows.values - near).view(np.uint64) * (factors * np.uint64(reference._REST_STEP))
     sums = np.append(np.uint64(0), np.cumsum(change, dtype=np.uint64))
     contents = of_zeros.sum() + sums[rows.starts[1:]] - sums[rows.starts[:-1]]
-    places = np.arange(draws.first, draws.first + len(rows), dtype=np.uint64)
-    return reference.mixed(reference.mixed(contents) + places)
+    indices = np.arange(draws.first, draws.first + len(rows), dtype=np.uint64)
+    return reference.mixed(reference.mixed(contents) + indices)
 
 
 def row_numbers(rows: TopK, draws: Draws) -> tuple[FloatArray, FloatArray]:
@@ -114,7 +114,7 @@ def score_entries(
     formula: Formula, rows: TopK, draws: Draws, *, logits: bool
 ) -> tuple[FloatArray, IntArray]:
     """Score and rank every listed class, in the order of the entries."""
-    assert not logits, "listed rows are probabilities"
+    assert not logits, "top-k rows are probabilities"
 
     def of_slice(rows: TopK, draws: Draws) -> tuple[FloatArray, IntArray]:
         whole, (u, _) = _Whole(rows), row_numbers(rows, draws)

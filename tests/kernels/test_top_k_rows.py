@@ -7,7 +7,7 @@ from kernels.cases import KINDS, PLAIN, SCORES, draws_of, random_thresholds
 from kernels.compare import INSTRUCTION_SETS, assert_same, native, outcome
 
 from evencover import _kernels
-from evencover._kernels import Draws, Thresholds, listed, reference
+from evencover._kernels import Draws, Thresholds, reference, topk
 from evencover.errors import InputError
 from evencover.topk import TopK
 
@@ -60,7 +60,7 @@ def test_both_kernels_agree_on_every_instruction_set(monkeypatch):
                 arguments, options = arguments_of(
                     name, score, some, draws, labels, thresholds, keep_top
                 )
-                expected = outcome(listed, name, *arguments, **options)
+                expected = outcome(topk, name, *arguments, **options)
                 for instruction_set in INSTRUCTION_SETS:
                     monkeypatch.setattr(native, "INSTRUCTION_SET", instruction_set)
                     assert_same(outcome(native, name, *arguments, **options), expected)
@@ -77,7 +77,7 @@ def test_one_threshold_includes_scores_up_to_its_last_bit(dtype, monkeypatch):
         arguments = [SCORES[0].base.kernel, rows, Draws(), thresholds]
         for keep_top in (False, True):
             options = {"keep_top": keep_top, **PLAIN}
-            expected = outcome(listed, "prediction_sets", *arguments, **options)
+            expected = outcome(topk, "prediction_sets", *arguments, **options)
             for instruction_set in INSTRUCTION_SETS:
                 monkeypatch.setattr(native, "INSTRUCTION_SET", instruction_set)
                 found = outcome(native, "prediction_sets", *arguments, **options)
@@ -179,5 +179,5 @@ BAD = {
 def test_rows_that_are_not_probabilities_are_bad(classes, values, kernels):
     rows = TopK([[0, 1], classes], [[0.5, 0.1], values], n_classes=300)
     given = (SCORES[0].kernel, rows, Draws())
-    module = listed if kernels == "numpy" else native
+    module = topk if kernels == "numpy" else native
     assert outcome(module, "score_entries", *given, **PLAIN) == ["bad row", 1]
