@@ -372,9 +372,9 @@ class GroupedScores:
         return cls(scores, np.array([0, len(scores)]), is_sorted=False)
 
     def with_all(self, scores: FloatArray) -> GroupedScores:
-        """Append a group of all scores (N,)."""
+        """Append a group of all scores (N,), which are sorted."""
         offsets = np.append(self.offsets, len(self.scores) + len(scores))
-        return GroupedScores(np.concatenate([self.scores, np.sort(scores)]), offsets)
+        return GroupedScores(np.concatenate([self.scores, scores]), offsets)
 
     @property
     def counts(self) -> IntArray:

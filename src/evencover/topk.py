@@ -254,8 +254,9 @@ class TopK:
     @property
     def is_complete(self) -> Array:
         """Whether no probability is left for classes that a row does not list (N,)."""
-        upto = np.append(0.0, np.cumsum(self.values, dtype=np.float64))
-        total = upto[self.starts[1:]] - upto[self.starts[:-1]]
+        starts, total = self.starts[:-1], np.zeros(len(self))
+        is_filled = np.diff(self.starts) > 0
+        total[is_filled] = np.add.reduceat(self.values, starts[is_filled], dtype=np.float64)
         return (np.diff(self.starts) == self.n_classes) | (total >= 1 - UNLISTED)
 
     def __repr__(self) -> str:

@@ -97,9 +97,14 @@ class CalibrationRows:
         return replace(self, scores=scores, ranks=ranks)
 
     def split(self, n_first: int, random_state: int) -> tuple[CalibrationRows, CalibrationRows]:
-        """Split off the first `n_first` rows in the random order of their ids."""
-        order = random_order(random_state, RandomStream.SPLIT, self.ids)
-        return self.take(order[:n_first]), self.take(order[n_first:])
+        """Split off the first `n_first` rows in the random order of their ids.
+
+        Both parts are in increasing order of score, so they need no sort of their own.
+        """
+        is_first = np.zeros(len(self), dtype=bool)
+        is_first[random_order(random_state, RandomStream.SPLIT, self.ids)[:n_first]] = True
+        is_first = is_first[self.by_score]
+        return self.take(self.by_score[is_first]), self.take(self.by_score[~is_first])
 
     @cached_property
     def by_score(self) -> IntArray:

@@ -215,7 +215,8 @@ class ClusteredPredictor(GroupPredictor):
         # Labels that top-k rows do not list count as the largest score; k-means needs numbers.
         finite = rows.scores[rows.scores < np.inf]
         embedding = np.minimum(embedding, finite.max(initial=0.0))
-        n_clusters = min(n_clusters, len(np.unique(embedding, axis=0)))
+        if max(len(np.unique(values)) for values in embedding.T) < n_clusters:
+            n_clusters = min(n_clusters, len(np.unique(embedding, axis=0)))
         if n_clusters < 2:
             return cluster_of_class, "all classes have the same score quantiles"
         weights = np.sqrt(counts[large])
@@ -231,7 +232,11 @@ class ClusteredPredictor(GroupPredictor):
         # The null cluster is compared with all classes, whose scores are the last group.
         clusters = state.cluster_of_class
         group_of_class = np.where(clusters < 0, state.n_clusters, clusters)
-        return Groups(proper.by(clusters).with_all(proper.scores), group_of_class, has_all=True)
+        return Groups(
+            proper.by(clusters).with_all(proper.scores[proper.by_score]),
+            group_of_class,
+            has_all=True,
+        )
 
     def _check_fit(self, fit: Fit) -> None:
         state: ClusterState = fit.state

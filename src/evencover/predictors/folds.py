@@ -23,20 +23,23 @@ class Dealt(NamedTuple):
     """Rows in increasing order of score, and what cross-fitting uses them for.
 
     ``by_score`` (N,) are the rows in that order, ties at random, and ``scores`` (N,) their scores.
-    ``folds`` (N,) are those of the rows, `HELD_OUT` for rows that are held out, and ``is_once``
-    (N,) is true for one of all copies of a row. Copies, and rows with the same id, share a fold
-    and a side.
+    ``places`` (N,) are where the rows of each class are in it, ascending; class y has
+    ``places[offsets[y]:offsets[y + 1]]``. ``folds`` (N,) are those of the rows, `HELD_OUT` for rows
+    that are held out, and ``is_once`` (N,), if there are copies, is true for one of all copies of
+    a row. Copies, and rows with the same id, share a fold and a side.
     """
 
     by_score: IntArray
     scores: FloatArray
     has_ties: bool
+    places: IntArray
+    offsets: IntArray
     folds: Array
-    is_once: Array
+    is_once: Array | None
 
     def warn_of_copies(self) -> None:
         """Warn of copies of rows where they are a notable share."""
-        share = 1 - self.is_once.mean()
+        share = 0.0 if self.is_once is None else 1 - self.is_once.mean()
         if share > NOTABLE_COPIES:
             warn_caller(
                 f"{share:.0%} of the calibration rows are copies of other rows: same label, same "
@@ -48,20 +51,25 @@ def deal(rows: CalibrationRows, random_state: int, *, with_holdout: bool) -> Dea
     """Divide the rows between folds, at random, and hold out a fifth of them if asked."""
     scores = rows.scores[rows.by_score]
     by_score, has_ties = ascending(rows, scores, random_state)
+    places, offsets = _kernels.by_group(rows.labels[by_score], rows.n_classes)
     order = random_order(random_state, RandomStream.FOLDS, rows.ids)
-    copies = find_copies(rows, by_score) if has_ties or rows.label_values is not None else None
-    together = with_same_id(copies, rows.ids, order)
+    if rows.label_values is None:
+        copies = find_copies(rows, by_score, scores)
+    else:
+        by_value = _kernels.ascending(rows.label_values)
+        copies = find_copies(rows, by_value, rows.label_values[by_value])
+    together = copies if rows.by_index else with_same_id(copies, rows.ids, order)
     is_held_out = np.zeros(len(rows), dtype=bool)
     if with_holdout:
         is_held_out = hold_out(together, rows.ids, order)
         order = order[~is_held_out[order]]
     folds = assign_folds(together, rows.labels, rows.n_classes, rows.ids, order)
     folds[is_held_out] = HELD_OUT
-    is_once = np.ones(len(rows), dtype=bool)
+    is_once = None
     if copies is not None:
-        is_once[:] = False
+        is_once = np.zeros(len(rows), dtype=bool)
         is_once[one_of_each(copies, rows.ids, np.arange(len(rows)))] = True
-    return Dealt(by_score, scores, has_ties, folds, is_once)
+    return Dealt(by_score, scores, has_ties, places, offsets, folds, is_once)
 
 
 def ascending(
@@ -98,21 +106,19 @@ def repeats(ordered: Array) -> tuple[Array, Array]:
     return is_first, recurs
 
 
-def find_copies(rows: CalibrationRows, by_score: IntArray) -> IntArray | None:
+def find_copies(rows: CalibrationRows, order: IntArray, values: Array) -> IntArray | None:
     """Give copies among the rows (N,) the same number, that of one of them.
 
     Equal rows have the same label and value (score, or input where scores are random), with no
     other label sharing the value: ties of a coarse score occur across labels, and at its ends.
+    `values` (N,) ascend in this order of the rows.
     They are copies if half of the distinct rows of their class or more, and at least two, occur
     equally often, and more than once. Otherwise inputs recur by chance, as they will among new
     rows. None if there are no copies.
     """
-    values, order = rows.scores, by_score
-    if rows.label_values is not None:
-        values, order = rows.label_values, _kernels.ascending(rows.label_values)
-    values = values[order]
     is_first, recurs = repeats(values)
-    recurs &= (values != values[0]) & (values != values[-1])
+    recurs[: np.searchsorted(values, values[0], side="right")] = False
+    recurs[np.searchsorted(values, values[-1]) :] = False
     recurring = order[recurs]
     if not len(recurring):
         return None
@@ -138,8 +144,8 @@ def with_same_id(copies: IntArray | None, ids: Array, order: IntArray) -> IntArr
 
     `order` puts rows with the same id next to each other.
     """
-    is_first = np.append(True, ids[order][1:] != ids[order][:-1])
-    if is_first.all():
+    is_first, recurs = repeats(ids[order])
+    if not recurs.any():
         return copies
     by_id = np.empty(len(ids), dtype=np.int64)
     by_id[order] = order[is_first][np.cumsum(is_first) - 1]
@@ -173,7 +179,7 @@ def assign_folds(
     """Assign folds (N,) in this order of some rows, even within every class; a group shares one."""
     first, _ = _kernels.by_group(labels, n_classes, one_of_each(groups, ids, order))
     folds = np.zeros(len(labels), dtype=np.int8)
-    dealt = np.resize(np.arange(N_FOLDS, dtype=np.int8), len(first))
+    dealt = np.tile(np.arange(N_FOLDS, dtype=np.int8), len(first) // N_FOLDS + 1)[: len(first)]
     if groups is None:
         folds[first] = dealt
         return folds

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import ceil, inf
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -189,6 +189,9 @@ class Pool:
         prior = prior_level(self.normal, places, mean[classes], deviation[classes], self.shared)
         return blend(before, self.counts[classes], prior, self.strength, self.guards[classes])
 
+    def _own(self, index: IntArray) -> IntArray:
+        return self.places[np.clip(index, 0, len(self.places) - 1)]
+
     def last_place(self, level: FloatArray) -> IntArray:
         """Find the largest place of each class with at most this level (K,); -1 for none."""
         found = np.empty(len(level), dtype=np.int64)
@@ -202,14 +205,14 @@ class Pool:
     def _last_place(self, classes: slice, level: FloatArray) -> IntArray:
         """Bisect the own places first, and then the places between two of these."""
         start, n = self.offsets[:-1][classes], self.counts[classes]
-        own, low, high = np.append(self.places, -1), np.full_like(n, -1), n - 1
+        low, high = np.full_like(n, -1), n - 1
         while (low < high).any():
             middle = low + (high - low + 1) // 2
-            within = self._level(classes, own[start + middle], middle) <= level
+            within = self._level(classes, self._own(start + middle), middle) <= level
             low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
         before = low + 1
-        low = np.where(before > 0, own[start + low], -1)
-        high = np.where(before < n, own[start + np.minimum(before, n - 1)] - 1, len(self.scores))
+        low = np.where(before > 0, self._own(start + low), -1)
+        high = np.where(before < n, self._own(start + before) - 1, len(self.scores))
         while (low < high).any():
             middle = low + (high - low + 1) // 2
             within = self._level(classes, middle, before) <= level
@@ -350,13 +353,13 @@ class PooledPredictor(BasePredictor):
         dealt = self._deal(rows) if dealt is None else dealt
         alpha, n_classes = self._class_alpha(rows), rows.n_classes
         # From here on, rows are in the order of their classes and then of their scores.
-        own, offsets = _kernels.by_group(rows.labels[dealt.by_score], n_classes)
-        labels, folds = np.repeat(np.arange(n_classes), np.diff(offsets)), dealt.folds
-        folds = folds[dealt.by_score[own]]
-        learns, places, scores = folds != HELD_OUT, own, dealt.scores
+        counts, own = np.diff(dealt.offsets), dealt.by_score[dealt.places]
+        labels, folds = np.repeat(np.arange(n_classes), counts), dealt.folds[own]
+        learns: Any = ...
+        places, scores = dealt.places, dealt.scores
         if self.split == "holdout":
-            learned = dealt.folds[dealt.by_score] != HELD_OUT
-            places, scores = (np.cumsum(learned) - learned)[own], scores[learned]
+            learns, learned = folds != HELD_OUT, dealt.folds[dealt.by_score] != HELD_OUT
+            places, scores = (np.cumsum(learned) - learned)[places], scores[learned]
         n_rows, cell = len(scores), np.multiply(folds, n_classes, dtype=np.int64) + labels
 
         x = normal_scores(places + 0.5, n_rows)
@@ -387,10 +390,10 @@ class PooledPredictor(BasePredictor):
             level[some] = prior_level(normal, places[some], *model_of_row, self.shared)
 
         on_slices(compute_prior, len(level), ROWS_AT_ONCE)
-        counted = learns & dealt.is_once[dealt.by_score[own]]
+        counted = learns if dealt.is_once is None else (folds != HELD_OUT) & dealt.is_once[own]
         strength = self._strength(level[counted], labels[counted], rows)
         guards = self._guards(n, alpha)
-        before = np.arange(len(own)) - np.repeat(offsets[:-1], np.diff(offsets))
+        before = np.arange(len(own)) - np.repeat(dealt.offsets[:-1], counts)
         before -= _kernels.rank_within(cell, shape[0] * n_classes)
 
         def compute_level(some: slice) -> None:
@@ -399,7 +402,7 @@ class PooledPredictor(BasePredictor):
 
         on_slices(compute_level, len(level), ROWS_AT_ONCE)
         # No set contains the label of a top-k row that does not list it, whatever the thresholds.
-        level[dealt.scores[own] == inf] = inf
+        level[dealt.places >= np.searchsorted(dealt.scores, inf)] = inf
         pool = Pool(
             scores,
             normal,
@@ -444,7 +447,7 @@ class PooledPredictor(BasePredictor):
         if alpha.is_one or not few.any():
             return Groups(groups, alpha.of_class)
         return Groups(
-            groups.with_all(level), np.where(few, len(alpha.values), alpha.of_class), True
+            groups.with_all(np.sort(level)), np.where(few, len(alpha.values), alpha.of_class), True
         )
 
     def _thresholds(self, rows: CalibrationRows, dealt: Dealt, fitted: FittedPool) -> Thresholds:
@@ -452,7 +455,7 @@ class PooledPredictor(BasePredictor):
         # Of all scores, a holdout's model has some; places among these become places among all.
         learned = np.flatnonzero(dealt.folds[dealt.by_score] != HELD_OUT)
         places = np.concatenate([learned, [len(rows), -1]])
-        guards = self._guard_places(rows, dealt.by_score)
+        guards = self._guard_places(rows, dealt)
         pool, (level, low, chance, _) = fitted.pool, fitted.t
         upper = np.maximum(places[pool.last_place(level)], guards)
         lower = None if low is None else np.maximum(places[pool.last_place(low)], guards)
@@ -471,13 +474,13 @@ class PooledPredictor(BasePredictor):
         pair = scores[upper], scores[lower]
         return break_ties(*pair, chance, share(upper), share(lower), draws)
 
-    def _guard_places(self, rows: CalibrationRows, by_score: IntArray) -> IntArray:
+    def _guard_places(self, rows: CalibrationRows, dealt: Dealt) -> IntArray:
         """Return the place (K,) of each class's guard among all scores; -1 for none."""
         if self.floor != AUTO:
             return np.full(rows.n_classes, -1)
         ranks = self._floor.ranks(rows.class_counts, self._class_alpha(rows))
-        own, offsets = _kernels.by_group(rows.labels[by_score], rows.n_classes)
-        return np.where(ranks > 0, own[np.maximum(offsets[:-1] + ranks - 1, 0)], -1)
+        own = dealt.places[np.maximum(dealt.offsets[:-1] + ranks - 1, 0)]
+        return np.where(ranks > 0, own, -1)
 
     def _with_floor(self, thresholds: Thresholds, rows: CalibrationRows) -> Thresholds:
         return thresholds if self.floor == AUTO else super()._with_floor(thresholds, rows)
