@@ -16,6 +16,7 @@ PACKAGE = Path(evencover.__file__).parent
 # Lowest first. Subpackages of one layer may import each other, as long as there is no cycle.
 LAYERS = (
     (
+        "answers",
         "errors",
         "sizes",
         "threads",

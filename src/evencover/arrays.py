@@ -18,6 +18,16 @@ IntArray = NDArray[np.int64]
 MOST_PACKED, ALWAYS_MADE = 1000, 1 << 26
 
 
+def data_frame(columns: dict[str, Any], index: Any = None) -> Any:
+    """Build a pandas data frame, or raise with install instructions."""
+    try:
+        from pandas import DataFrame
+    except ImportError:
+        error = "to_pandas needs pandas; install it with 'pip install pandas'."
+        raise InputError(error) from None
+    return DataFrame(columns, index=index)
+
+
 def explained(n_numbers: int, n_bytes: int, what: str) -> int:
     """Return a size that an input declares, if its bytes explain it; otherwise raise InputError.
 

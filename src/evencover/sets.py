@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray, to_numpy
+from evencover.answers import Answers
+from evencover.arrays import Array, IntArray, data_frame, to_numpy
 from evencover.classes import Classes
 from evencover.errors import InputError
 from evencover.validation import whole_number
@@ -46,6 +47,7 @@ class PredictionSets:
     class_names: Sequence[str] | None = None
     index: Any = None
     _accepted: Array | None = None  # None: the sets with one class, which is the most probable
+    _answers: Answers | None = None  # None without fitted cutoffs
 
     def __post_init__(self) -> None:
         indptr, indices = np.asarray(self.indptr), np.asarray(self.indices)
@@ -112,6 +114,7 @@ class PredictionSets:
             n_rows = sum(map(len, parts))
         starts, indices = np.zeros(n_rows + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
         row, with_accepted, whole = 0, [], None
+        answers: list[Answers] = []
         for part in parts:
             if len(part) == n_rows:
                 whole = part
@@ -128,6 +131,8 @@ class PredictionSets:
             indices[begin:end] = part.indices
             if part._accepted is not None:
                 with_accepted.append((slice(row, stop), part._accepted))
+            if part._answers is not None:
+                answers.append(part._answers)
             row = stop
         if whole is not None:
             return whole
@@ -136,6 +141,14 @@ class PredictionSets:
             sets.__dict__["_accepted"] = accepted = sets.sizes == 1
             for rows, own in with_accepted:
                 accepted[rows] = own
+        if answers and sum(map(len, answers)) == row:
+            return sets.with_answers(Answers.concatenate(answers))
+        return sets
+
+    def with_answers(self, answers: Answers) -> PredictionSets:
+        """Return the sets with the answer to each row."""
+        sets = object.__new__(PredictionSets)
+        sets.__dict__.update(self.__dict__, _answers=answers)
         return sets
 
     def __len__(self) -> int:
@@ -154,6 +167,8 @@ class PredictionSets:
         picked = self.indices[starts + np.arange(sizes.sum())]
         accepted = None if self._accepted is None else self._accepted[rows]
         sets = PredictionSets.from_sizes(sizes, picked, self.n_classes, self.class_names, accepted)
+        if self._answers is not None:
+            sets = sets.with_answers(self._answers[rows])
         return sets if self.index is None else replace(sets, index=self.index[rows])
 
     def __iter__(self) -> Iterator[Array]:
@@ -197,6 +212,13 @@ class PredictionSets:
         probability to classes that they do not list, unless there are cutoffs.
         """
         return self.sizes == 1 if self._accepted is None else self._accepted
+
+    @property
+    def answers(self) -> Answers:
+        """The answer to each row, by the cutoffs of `fit_acceptance`."""
+        if self._answers is None:
+            raise InputError("Answers need cutoffs; call 'fit_acceptance' (--accept-accuracy).")
+        return self._answers if self.index is None else replace(self._answers, index=self.index)
 
     def contains(self, labels: Any, *, labels_are: str | None = None) -> Array:
         """Check whether each row's set contains its label, an index or a class name (N,).
@@ -253,12 +275,7 @@ class PredictionSets:
         """
         lists = self.to_lists(names=self.class_names is not None)
         columns = {"set": lists, "size": self.sizes, "accepted": self.accepted}
-        try:
-            from pandas import DataFrame
-        except ImportError:
-            error = "to_pandas needs pandas; install it with 'pip install pandas'."
-            raise InputError(error) from None
-        return DataFrame(columns, index=self.index)
+        return data_frame(columns, self.index)
 
     def indexed_like(self, rows: Any) -> PredictionSets:
         """Return the sets with the index of a pandas frame, if `rows` is one."""

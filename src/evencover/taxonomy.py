@@ -5,13 +5,18 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from evencover.answers import NO_NODE, Levels
 from evencover.errors import InputError
 from evencover.sets import PredictionSets
 
@@ -42,7 +47,10 @@ class Taxonomy:
         Names from narrow to wide: a class, its group, the group's parent and so on. Chains may
         start at any node, so (child, parent) pairs work too. Each node has one parent.
     class_names
-        The classes in the order of their indices. A class outside the hierarchy stands alone.
+        The classes in the order of their indices. A class outside the hierarchy stands alone, and
+        a class may be a group of others.
+    level_names
+        If chains are rows of a table, a name for each column; empty cells are skipped.
 
     >>> birds = Taxonomy(
     ...     [("barn owl", "owls"), ("tawny owl", "owls"), ("blackcap", "warblers"),
@@ -55,15 +63,23 @@ class Taxonomy:
     'all owls, chiffchaff'
     """
 
-    def __init__(self, chains: Iterable[Sequence[str]], class_names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        chains: Iterable[Sequence[str]],
+        class_names: Sequence[str],
+        level_names: Sequence[str] | None = None,
+    ) -> None:
         self.class_names = [str(name) for name in class_names]
         if len(set(self.class_names)) != len(self.class_names):
             raise InputError("A taxonomy must have unique class names. Got a name twice.")
-        self.parent = _parents(chains)
-        is_group = set(self.parent.values())
-        inner = next((name for name in self.class_names if name in is_group), None)
-        if inner is not None:
-            raise InputError(f"A class must not be a group of other nodes. Got {inner!r}.")
+        table = [[str(cell) for cell in chain] for chain in chains]
+        self._column_of: dict[str, int] = {}  # by node, if the columns are levels
+        self._level_names = tuple(level_names or ())
+        if level_names is not None:
+            cells = [(cell, column) for row in table for column, cell in enumerate(row) if cell]
+            self._column_of = dict(sorted(cells, key=itemgetter(1), reverse=True))
+        # A group with the name of a class in its own row is that class.
+        self.parent = _parents(list(dict.fromkeys(filter(None, row))) for row in table)
         if not any(name in self.parent for name in self.class_names):
             raise InputError(
                 "The taxonomy must name the classes as the data do. Got none of the "
@@ -80,8 +96,10 @@ class Taxonomy:
     def read(cls, taxonomy: Any, class_names: Sequence[str] | None) -> Taxonomy:
         """Make a taxonomy from a file, chains, a mapping from child to parent, or itself.
 
-        Each line of a .csv or .tsv file has a class, then its groups from narrow to wide. Empty
-        cells are skipped, and so is a header: a first line without known names.
+        Each line of a .csv or .tsv file has a class and its groups from narrow to wide, or the
+        other way round. Empty cells are skipped. A first line without known names is a header,
+        which names the levels. A file may also be a tree in Newick format. "labels" takes the
+        taxonomy from the class names of SpeciesNet.
         """
         if isinstance(taxonomy, cls):
             if class_names is not None and list(map(str, class_names)) != taxonomy.class_names:
@@ -89,9 +107,41 @@ class Taxonomy:
             return taxonomy
         if class_names is None:
             raise InputError("A taxonomy needs class names. Got none; pass class_names.")
+        names = [str(name) for name in class_names]
         if isinstance(taxonomy, str | os.PathLike):
-            taxonomy = _chains_of_file(Path(taxonomy), class_names)
-        return cls(taxonomy.items() if hasattr(taxonomy, "items") else taxonomy, class_names)
+            if str(taxonomy) == "labels":
+                return cls(_table_of_labels(names), names, RANKS)
+            return cls(*_read_file(Path(taxonomy), names))
+        return cls(taxonomy.items() if hasattr(taxonomy, "items") else taxonomy, names)
+
+    def levels(self, n_classes: int | None = None) -> Levels:
+        """Return the nodes of each level: a column of the table, or a step up the chains."""
+        if n_classes not in (None, len(self.class_names)):
+            found = len(self.class_names)
+            raise InputError(f"The taxonomy must have the {n_classes} classes. Got {found}.")
+        index = {name: k for k, name in enumerate(self.class_names)}
+        n_classes, groups, rows = len(index), dict[str, int](), []
+        for k, path in enumerate(self._paths):
+            for step, name in enumerate(reversed(path[:-1]), start=1):
+                node = index.get(name, n_classes + len(groups))
+                if name not in index:
+                    node = groups.setdefault(name, node)
+                rows.append((self._column_of.get(name, step), k, node))
+        own = [self._column_of.get(name, 0) for name in self.class_names]
+        n_levels = 1 + max(*own, *(level for level, _, _ in rows))
+        of_class = np.full((n_levels, n_classes), NO_NODE)
+        of_class[0] = np.arange(n_classes)
+        level_of_node = np.array([*own, *[0] * len(groups)], dtype=np.int64)
+        for level, k, node in sorted(rows, reverse=True):
+            of_class[level, k], level_of_node[node] = node, level
+        for nodes in of_class[1:]:
+            itself = nodes[(nodes != NO_NODE) & (nodes < n_classes)]  # a class that is a group
+            nodes[itself] = itself
+            single = np.flatnonzero(np.bincount(nodes[nodes != NO_NODE]) == 1)
+            nodes[:] = np.where(np.isin(nodes, single), of_class[0], nodes)
+        default = ("class", "group", *(f"group {level}" for level in range(2, n_levels)))
+        names = self._level_names or default
+        return Levels(tuple(names[:n_levels]), tuple(groups), level_of_node, of_class)
 
     def parts(self, classes: Iterable[int], most: int = MOST_PARTS) -> list[Part]:
         """Find the smallest nodes that cover a set of classes, at most `most` of them.
@@ -175,15 +225,86 @@ def _parents(chains: Iterable[Sequence[str]]) -> dict[str, str]:
     return parent
 
 
-def _chains_of_file(path: Path, class_names: Sequence[str]) -> list[list[str]]:
+def _read_file(
+    path: Path, class_names: Sequence[str]
+) -> tuple[list[list[str]], Sequence[str], list[str] | None]:
+    """Return the chains of a file, the class names, and the names of its columns if it has any."""
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"Cannot read '{path}': {reason}.") from None
+    if text.lstrip().startswith("("):
+        return _chains_of_newick(text), class_names, None
     tabs = path.suffix.lower() == ".tsv" or "\t" in text.partition("\n")[0]
     lines = csv.reader(text.splitlines(), delimiter="\t" if tabs else ",")
-    chains = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    named = {*map(str, class_names), *(name for chain in chains[1:] for name in chain)}
-    is_header = bool(chains) and named.isdisjoint(chains[0])
-    return chains[1:] if is_header else chains
+    table = [[cell.strip() for cell in line] for line in lines if any(map(str.strip, line))]
+    named = {*map(str, class_names), *(cell for line in table[1:] for cell in line if cell)}
+    header = table[0] if table and named.isdisjoint(table[0]) else None
+    rows = table if header is None else table[1:]
+    known = set(map(str, class_names))
+    if sum(row[-1] in known for row in rows) > sum(row[0] in known for row in rows):
+        rows, header = [row[::-1] for row in rows], header and header[::-1]
+    return rows, class_names, header
+
+
+NEWICK = re.compile(
+    r"""\s*(?:([(),;])|('(?:[^']|'')*'|[^\s(),:;'][^(),:;]*)|(:[^(),;]*)|\[[^]]*\])"""
+)
+
+
+def _chains_of_newick(text: str) -> list[list[str]]:
+    """Return (child, group) pairs of a tree; nodes without a name are skipped.
+
+    >>> _chains_of_newick("((ant:1,bee:1)insects:2,'red cat')animals;")
+    [['ant', 'insects'], ['bee', 'insects'], ['insects', 'animals'], ['red cat', 'animals']]
+    """
+    pairs: list[list[str]] = []
+    open_nodes: list[list[str]] = [[]]  # the named nodes so far below each open bracket
+    below: list[str] = []  # those below the last closed bracket
+    for mark, name, _ in NEWICK.findall(text):
+        if mark == "(":
+            open_nodes.append([])
+        elif mark == ")" and len(open_nodes) > 1:
+            below = open_nodes.pop()
+            open_nodes[-1] += below
+        elif name:
+            name = name[1:-1].replace("''", "'") if name[0] == "'" else name.strip()
+            pairs += [[child, name] for child in below]
+            siblings = open_nodes[-1]
+            siblings[len(siblings) - len(below) :] = [name]
+        if mark != ")":
+            below = []
+    if len(open_nodes) > 1:
+        raise InputError("The brackets of a Newick tree must be closed. Got an open one.")
+    return pairs
+
+
+RANKS = ("species", "genus", "family", "order", "class")
+
+
+def _table_of_labels(class_names: Sequence[str]) -> list[list[str]]:
+    """Return a row of nodes, one per rank, for each label id;class;order;family;genus;species;name.
+
+    A group is the label that ends at its rank, or a new label without id.
+    """
+    parts = [name.split(";") for name in class_names]
+    if not all(len(part) == 7 for part in parts):
+        wrong = next(name for name, part in zip(class_names, parts, strict=True) if len(part) != 7)
+        raise InputError(
+            "A taxonomy from labels needs those of SpeciesNet, "
+            f"id;class;order;family;genus;species;name. Got {wrong!r}; pass a file."
+        )
+    ranks = [tuple(part[1:6]) for part in parts]
+    label_of = dict(zip(reversed(ranks), reversed(class_names), strict=True))
+    table = []
+    for name, ranked in zip(class_names, ranks, strict=True):
+        depth = max((k + 1 for k, rank in enumerate(ranked) if rank), default=5)
+        row = ["", "", "", "", ""]
+        row[5 - depth] = name
+        for k in range(depth - 1):
+            wide = (*ranked[: k + 1], *[""] * (4 - k))
+            if ranked[k]:
+                row[4 - k] = label_of.get(wide, ";".join(("", *wide, ranked[k])))
+        table.append(row)
+    return table

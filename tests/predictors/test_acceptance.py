@@ -81,9 +81,10 @@ def test_fitted_cutoffs_decide_on_every_path(data, logits, tmp_path):
 def test_cutoffs_do_not_depend_on_the_order_of_rows(data):
     (rows, labels), _ = data
     ids, order = np.arange(len(rows)), np.random.default_rng(1).permutation(len(rows))
-    first = StandardPredictor().fit(rows, labels).fit_acceptance(rows, labels, ids=ids)
+    first = StandardPredictor().fit(rows, labels)
+    first.fit_acceptance(rows, labels, accuracy=0.8, ids=ids)
     second = StandardPredictor().fit(rows, labels)
-    second.fit_acceptance(rows[order], labels[order], ids=ids[order])
+    second.fit_acceptance(rows[order], labels[order], accuracy=0.8, ids=ids[order])
     assert np.array_equal(first.acceptance_.limits, second.acceptance_.limits)
 
 

@@ -4,14 +4,19 @@ The accuracy of a fitted rule is an integral over the known distribution of prob
 estimate from test rows. Seeds are fixed.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 from depth import size
 from scipy.special import expit
 from scipy.stats import binom
 
+from evencover import EvencoverWarning
+from evencover.answers import Levels
 from evencover.predictors import acceptance
-from evencover.predictors.acceptance import Predictions, fit_acceptance
+from evencover.predictors.acceptance import fit_acceptance
+from evencover.predictors.right_model import Predictions, RightModel
 
 GRID = (np.arange(1000) + 0.5) / 1000  # quantiles of the scores 1 - p within a class
 
@@ -54,26 +59,39 @@ class Law:
         return self.weights * is_accepted.mean(axis=1), self.weights * right
 
 
+def fitted(found, n_classes, ids, accuracy, seed, *, per_class=True):
+    """Fit without a taxonomy; say nothing about answers that are better than they need be."""
+    levels = Levels.of_classes(n_classes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EvencoverWarning)
+        return fit_acceptance(
+            [found], levels, ids, accuracy=accuracy, per_class=per_class, random_state=seed
+        )
+
+
 @pytest.fixture(params=[False, True], ids=["as it is", "untested"])
 def untested(request, monkeypatch):
     """With every proposal taken as it is, the confidence must be missed."""
     if request.param:
-        monkeypatch.setattr(acceptance, "_passes", lambda n_tested, *rest: n_tested > 0)
+        monkeypatch.setattr(acceptance, "_passes", lambda tested, risk: True)
     return request.param
 
 
+@pytest.mark.parametrize("per_class", [True, False], ids=["per class", "overall"])
 @pytest.mark.parametrize("confused", [False, True], ids=["", "confused"])
 @pytest.mark.parametrize(
     ("n_classes", "accuracy"), [(5, 0.9), (5, 0.95), (60, 0.9), (60, 0.95), (500, 0.9)]
 )
-def test_the_accuracy_is_reached_with_the_stated_confidence(n_classes, accuracy, confused):
+def test_the_accuracy_is_reached_with_the_stated_confidence(
+    n_classes, accuracy, confused, per_class
+):
     """Failures: at most 10% plus noise. False alarms: 0.1% each."""
     law, rng, failures, shares = Law(n_classes, confused=confused), np.random.default_rng(1), 0, []
-    n_rows, repetitions = 1500, size(short=15, deep=1000)
+    n_rows, repetitions = 1500, size(short=40, deep=1000)
     for repetition in range(repetitions):
         found = law.draw(n_rows, rng)
         ids = np.arange(n_rows, dtype=np.uint64)
-        rule = fit_acceptance(found, n_classes, ids, accuracy=accuracy, random_state=repetition)
+        rule = fitted(found, n_classes, ids, accuracy, repetition, per_class=per_class)
         accepted, right = law.accuracies(rule)
         shares.append(accepted.sum())
         failures += right.sum() < accuracy * accepted.sum()
@@ -81,12 +99,80 @@ def test_the_accuracy_is_reached_with_the_stated_confidence(n_classes, accuracy,
     assert np.mean(shares) > 0.05  # a rule that accepts nothing would pass the first line
 
 
+class Tree:
+    """Predictions at several levels, whose chances to be right are known exactly.
+
+    Classes belong to groups of about four, and groups to groups of about four, with ragged ends. A
+    row's class is right with a chance that its score decides, except that one group's classes are
+    often confused; a wider node is right with a chance that closes most of the gap.
+    """
+
+    def __init__(self, n_classes, n_levels):
+        rng = np.random.default_rng(n_classes + n_levels)
+        nodes, groups, first = [np.arange(n_classes)], 0, n_classes
+        for level in range(1, n_levels):
+            n_groups = max(2, n_classes // 4**level)
+            of_class = first + np.arange(n_classes) * n_groups // n_classes
+            of_class[rng.random(n_classes) < 0.1] = -1
+            nodes.append(of_class)
+            first, groups = first + n_groups, groups + n_groups
+        own = np.concatenate([np.full(len(set(row) - {-1}), k) for k, row in enumerate(nodes)])
+        own = np.resize(own, first)
+        names = tuple(f"level {k}" for k in range(n_levels))
+        self.levels = Levels(names, tuple(map(str, range(groups))), own, np.stack(nodes))
+        self.intercepts = rng.normal(0, 1, n_classes)
+        self.intercepts[rng.random(n_classes) < 0.2] -= 3
+
+    def draw(self, n_rows, rng):
+        """Return one prediction per level, and the chance of each to be right (n, L)."""
+        classes = rng.integers(0, len(self.intercepts), n_rows)
+        u, lucky = rng.random(n_rows), rng.random(n_rows)
+        gap = 1 - expit(4 - 6 * u**2 + self.intercepts[classes])
+        found, chances = [], []
+        for level, of_class in enumerate(self.levels.node_of_class):
+            chance = 1 - gap * 0.3**level
+            found.append(Predictions(u**2 * 0.5**level, of_class[classes], lucky < chance))
+            chances.append(chance)
+        return found, np.stack(chances)
+
+
+@pytest.mark.parametrize("per_class", [True, False], ids=["per class", "overall"])
+@pytest.mark.parametrize(
+    ("n_classes", "n_levels", "n_rows"),
+    [(5, 2, 600), (60, 3, 200), (60, 3, 2000), (400, 2, 2000), (2000, 3, 3000)],
+)
+def test_all_answers_together_reach_the_accuracy(n_classes, n_levels, n_rows, per_class):
+    """Failures: at most 10% plus noise. The accuracy is the mean of known chances."""
+    tree, rng, failures, answered = Tree(n_classes, n_levels), np.random.default_rng(5), 0, 0
+    repetitions = size(short=8, deep=300)
+    ids = np.arange(n_rows, dtype=np.uint64)
+    for repetition in range(repetitions):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EvencoverWarning)
+            rule = fit_acceptance(
+                tree.draw(n_rows, rng)[0],
+                tree.levels,
+                ids,
+                accuracy=0.9,
+                per_class=per_class,
+                random_state=repetition,
+            )
+        found, chances = tree.draw(20_000, rng)
+        levels = rule.answering_levels(found)
+        rows = np.flatnonzero(levels >= 0)
+        answered += len(rows) > 0
+        # 20,000 rows: at most .005 off in one run of a hundred.
+        failures += len(rows) > 0 and chances[levels[rows], rows].mean() < 0.9 - 0.002
+    assert failures <= binom(repetitions, 0.1).ppf(0.999)
+    assert answered > 0
+
+
 def test_the_test_of_the_second_half_is_needed(untested):
     law, rng, failures, n_rows = Law(60, confused=True), np.random.default_rng(2), 0, 300
     repetitions = size(short=60, deep=100)
     for repetition in range(repetitions):
         found, ids = law.draw(n_rows, rng), np.arange(n_rows, dtype=np.uint64)
-        rule = fit_acceptance(found, 60, ids, accuracy=0.95, random_state=repetition)
+        rule = fitted(found, 60, ids, 0.95, repetition)
         accepted, right = law.accuracies(rule)
         failures += right.sum() < 0.95 * accepted.sum()
     assert (failures > binom(repetitions, 0.1).ppf(0.999)) == untested
@@ -97,7 +183,7 @@ def test_a_class_that_passes_is_guaranteed():
     law, rng, passed, failures = Law(5, confused=True), np.random.default_rng(3), 0, 0
     for repetition in range(size(short=15, deep=1000)):
         found, ids = law.draw(4000, rng), np.arange(4000, dtype=np.uint64)
-        rule = fit_acceptance(found, 5, ids, accuracy=0.9, random_state=repetition)
+        rule = fitted(found, 5, ids, 0.9, repetition)
         accepted, right = law.accuracies(rule)
         passed += rule.is_guaranteed.sum()
         failures += (rule.is_guaranteed & (right < 0.9 * accepted)).sum()
@@ -110,10 +196,10 @@ def test_the_model_finds_the_line_and_the_intercepts():
     """Compare with the true probabilities of right predictions, where there are many rows."""
     law, rng = Law(20, confused=False), np.random.default_rng(4)
     found = law.draw(60_000, rng)
-    model = acceptance.RightModel(found, 20)
-    cells = found.classes * len(model.limits) + model.bins
+    model = RightModel(found, 20)
     truth = law.chance(found.classes, found.scores)
-    n = np.bincount(cells, minlength=model.probabilities.size)
-    mean = np.bincount(cells, truth, model.probabilities.size) / np.maximum(n, 1)
-    error = np.abs(model.probabilities.ravel() - mean)[n > 0]
-    assert np.average(error, weights=n[n > 0]) < 0.03
+    cells = found.classes * len(model.limits) + model.bins
+    n = np.bincount(cells)
+    mean = np.bincount(cells, truth)[n > 0] / n[n > 0]
+    expected = np.bincount(cells, model.chances(found.scores, found.classes))[n > 0] / n[n > 0]
+    assert np.average(np.abs(expected - mean), weights=n[n > 0]) < 0.03

@@ -32,12 +32,16 @@ def gathered(parts: Iterable[tuple[Array, ...]], n_rows: int | None) -> tuple[Ar
     columns: tuple[Array, ...] = ()
     start = 0
     for part in parts:
-        columns = columns or tuple(map(partial(np.empty_like, shape=n_rows), part))
+        columns = columns or tuple(_room(values, n_rows) for values in part)
         stop = start + len(part[0])
         for column, values in zip(columns, part, strict=True):
             column[start:stop] = values[: n_rows - start]  # the source raises at the end
         start = min(stop, n_rows)
     return columns
+
+
+def _room(values: Array, n_rows: int) -> Array:
+    return np.empty((n_rows, *values.shape[1:]), values.dtype)
 
 
 def as_workers(executor: Any) -> Workers:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from evencover._kernels import Coverage
+from evencover.answers import REVIEW, Answers
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.evaluation import statistics
 from evencover.sets import PredictionSets
@@ -29,7 +30,8 @@ class Tally(NamedTuple):
     ``n_unknown`` counts rows with label K, not among the classes; ``sizes`` includes them.
     ``appearances`` (K,) counts the sets that contain each class. ``accepted`` and
     ``accepted_right`` (K,) count accepted rows by predicted class. ``listed`` (K,) counts top-k
-    rows that list their label. None where not counted.
+    rows that list their label. ``answered`` and ``answered_right`` (M,) count the rows that each
+    node answers, where groups may. None where not counted.
     """
 
     rows: IntArray
@@ -41,6 +43,8 @@ class Tally(NamedTuple):
     accepted: IntArray | None = None
     accepted_right: IntArray | None = None
     listed: IntArray | None = None
+    answered: IntArray | None = None
+    answered_right: IntArray | None = None
 
     @classmethod
     def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
@@ -69,6 +73,14 @@ class Tally(NamedTuple):
             np.bincount(accepted, minlength=n_classes),
             np.bincount(right, minlength=n_classes),
         )
+
+    def with_answers(self, answers: Answers, labels: IntArray) -> Tally:
+        """Count the rows that each node answers, and those that it answers right."""
+        levels, nodes = answers.hierarchy, answers.nodes
+        right = nodes[levels.are_right(nodes, labels)]
+        answered = np.bincount(nodes[nodes != REVIEW], minlength=levels.n_nodes)
+        answered_right = np.bincount(right, minlength=levels.n_nodes)
+        return self._replace(answered=answered, answered_right=answered_right)
 
     def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
         pairs = zip(self, other, strict=True)

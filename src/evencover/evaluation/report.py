@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evencover.answers import Levels
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.classes import Classes
 from evencover.errors import InputError
@@ -103,6 +104,8 @@ class CoverageReport(CoverageMetrics):
     ``appearances`` (K,) counts the sets that contain each class; ``accepted`` and
     ``accepted_right`` (K,) count accepted predictions of each class and those that are right.
     ``listed_counts`` (K,) counts top-k rows that list their label; None for rows of all classes.
+    Where groups may answer, ``answered`` and ``answered_right`` (M,) count the rows that each node
+    of ``levels`` answers.
     """
 
     alpha: float
@@ -125,6 +128,9 @@ class CoverageReport(CoverageMetrics):
     data_warnings: tuple[str, ...] = ()
     labels_fit: bool = True
     listed_counts: IntArray | None = None
+    answered: IntArray | None = None
+    answered_right: IntArray | None = None
+    levels: Levels | None = None
 
     @classmethod
     def from_tally(cls, tally: Tally, alpha: Any, **about_classes: Any) -> CoverageReport:
@@ -135,7 +141,8 @@ class CoverageReport(CoverageMetrics):
         if not levels.is_one:
             about_classes["class_alpha"] = levels.floats
             level = float(tally.rows @ levels.floats / max(1, tally.rows.sum()))
-        counted = ("size_sums", "n_unknown", "appearances", "accepted", "accepted_right")
+        counted = ["size_sums", "n_unknown", "appearances", "accepted", "accepted_right"]
+        counted += ["answered", "answered_right"]
         about_classes |= {name: getattr(tally, name) for name in counted}
         about_classes["listed_counts"] = tally.listed
         return cls(level, tally.rows, tally.covered, tally.sizes, **about_classes)
@@ -193,6 +200,34 @@ class CoverageReport(CoverageMetrics):
         if self.accepted is None or self.accepted_right is None:
             return np.zeros(self.n_classes, dtype=bool)
         return likely_below(self.accepted_right, self.accepted, 1 - self.accept_accuracy)
+
+    @cached_property
+    def answers(self) -> list[dict[str, Any]]:
+        """The answers of each level, and all together: rows, share, accuracy, and its 95% limits.
+
+        Empty where no groups may answer.
+        """
+        if self.answered is None or self.answered_right is None or self.levels is None:
+            return []
+        table, of_node = [], self.levels.level_of_node
+        for number, name in enumerate((*self.levels.level_names, "all answers")):
+            here = of_node == number if number < self.levels.n_levels else slice(None)
+            n, right = int(self.answered[here].sum()), int(self.answered_right[here].sum())
+            low, high = clopper_pearson(right, n).tolist()
+            counts = {"level": name, "rows": n, "share": n / max(1, int(self.size_counts.sum()))}
+            table.append(counts | {"accuracy": right / n if n else None, "low": low, "high": high})
+        return table
+
+    @cached_property
+    def unsafe_answers(self) -> list[str]:
+        """The nodes whose answers are significantly too often wrong, the worst first."""
+        if self.answered is None or self.answered_right is None or self.levels is None:
+            return []
+        is_unsafe = likely_below(self.answered_right, self.answered, 1 - self.accept_accuracy)
+        nodes = np.flatnonzero(is_unsafe)
+        worst = np.argsort(_share(self.answered_right[nodes], self.answered[nodes]), kind="stable")
+        names = [*(self.class_names or range(self.n_classes)), *self.levels.groups]
+        return [str(names[node]) for node in nodes[worst].tolist()]
 
     def largest_contributors(self, k: int = 10) -> IntArray:
         """Find the classes that add the most wrong labels to sets, the worst first."""
@@ -282,6 +317,8 @@ class CoverageReport(CoverageMetrics):
                 "accepted_accuracy_interval": self.accepted_accuracy_interval.tolist(),
                 "is_unsafe": self.is_unsafe.tolist(),
             }
+        if self.answers:
+            result |= {"answers": self.answers, "unsafe_answers": self.unsafe_answers}
         if self.recall_at_k is not None:
             names = ("recall_at_k", "recall_at_k_of_capped_classes")
             recalls = zip(names, self.recall_at_k, strict=True)
@@ -361,7 +398,17 @@ class CoverageReport(CoverageMetrics):
         if _total(self.accepted):
             meaning = f"of these are right; 95% interval {low:.1%} to {high:.1%}"
             rows.append(("  accuracy", f"{self.accepted_accuracy:.1%}", meaning))
-        if self.is_unsafe.any():
+        for each in self.answers[1:]:
+            text = "no answer at this level"
+            if each["rows"]:
+                text = "of predictions; {accuracy:.1%} right, 95% interval {low:.1%} to {high:.1%}"
+            rows.append((f"  {each['level']}"[:17], f"{each['share']:.1%}", text.format(**each)))
+        if self.unsafe_answers:
+            n_unsafe, some = len(self.unsafe_answers), ", ".join(self.unsafe_answers[:3])
+            more = f" and {n_unsafe - 3} more" if n_unsafe > 3 else ""
+            meaning = f"answers significantly below the target accuracy: {some}{more}"
+            rows.append(("  unsafe", str(n_unsafe), meaning))
+        elif self.is_unsafe.any():
             n_unsafe, target = int(self.is_unsafe.sum()), f"{100 * self.accept_accuracy:.4g}%"
             names = self._few(np.flatnonzero(self.is_unsafe))
             meaning = f"predicted classes significantly below {target}: {names}"

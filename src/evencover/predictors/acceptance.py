@@ -1,68 +1,78 @@
 """Accept or review: which predictions are right often enough to act on without a person.
 
-A prediction is accepted if the probability of its class, the most probable one of the row, reaches
-the cutoff of that class. Half of the labeled rows, chosen by their ids, propose the cutoffs, and
-the other half tests them (learn, then test: Angelopoulos et al. 2021).
+A row is answered with its most probable class if the probability of the class reaches its cutoff,
+else with its most probable group at the next level that has one, and so on; else it goes to review.
+Half of the labeled rows, chosen by their ids, propose the cutoffs, and the other half tests them
+(learn, then test: Angelopoulos et al. 2021).
 
-1. P(right | predicted class c, p) = sigmoid(a + b x + u_c), with u_c ~ N(0, s^2) and x the normal
-   score of the rank of p among all rows. Ranks, because networks report probabilities of exactly 1;
-   random intercepts, because a class with few predictions borrows from the others.
-2. For a level L the cutoff of a class is the lowest one at which the mean of P(right | c, p) over
-   its accepted predictions is L or more; "never" if there is none.
-3. Six levels L between the target accuracy and nearly 1 are tested on the other half: k of n
-   accepted predictions are wrong, and P(Binomial(n, 1 - target) <= k) must be at most
-   (1 - confidence) / 6. The lowest level that passes is used; if none passes, nothing is accepted.
+1. At each level, from fine to wide, `RightModel` gives P(right | predicted node, probability) among
+   the rows that are not answered yet.
+2. A proposal aims at a level of accuracy L. With `per_class` the cutoff of a node is the lowest one
+   at which the mean of P(right) over its answers is L or more; "never" if there is none. Otherwise
+   all nodes have the same limit on P(right), the lowest one at which its mean over all answers is L
+   or more.
+3. Six levels L between nearly 1 and the target accuracy are tested on the other half, from the
+   strictest on: k of n answers are wrong, and P(Binomial(n, 1 - target) <= k) must be at most the
+   level's risk. That is (1 - confidence) / 6, and a level that passes hands its risk to the next
+   one (the fallback procedure: Wiens 2003). The lowest level that passes is used; if none passes,
+   nothing is accepted.
 
 The cutoffs do not depend on the half that tests them. So, for exchangeable rows, the accuracy among
-accepted predictions is at least the target with probability `confidence` over labeled rows, because
-any of six false proposals passes with probability at most 1 - confidence. For a single predicted
-class the accuracy is a target. It is guaranteed, with the same confidence for one class at a time,
-where the class passes the same test (``is_guaranteed``).
+all answers is at least the target with probability `confidence` over labeled rows. For a single
+node the accuracy is a target with `per_class` only. It is guaranteed, with the same confidence for
+one node at a time, where the node passes the test at (1 - confidence) / 6 (``is_guaranteed``).
 """
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from evencover.answers import REVIEW, Levels
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import warn_caller
+from evencover.predictors.right_model import Predictions, RightModel
 from evencover.randomness import RandomStream, random_order
 
 CONFIDENCE = 0.9
 # Levels to test, as shares of the errors that the target accuracy allows.
-ERROR_SHARES = (1.0, 0.7, 0.5, 0.35, 0.2, 0.1)
-N_CUTOFFS = 100  # quantiles of the top probability among which cutoffs are chosen
-PRIOR_ROWS = 5.0  # pseudo-count of all classes' probabilities among those of a class
-
-
-class Predictions(NamedTuple):
-    """Softmax scores 1 - p of predictions of labeled rows (n,), their classes, and if right."""
-
-    scores: FloatArray
-    classes: IntArray
-    is_right: Array
-
-    def take(self, rows: Array) -> Predictions:
-        """Return some of the predictions."""
-        return Predictions(self.scores[rows], self.classes[rows], self.is_right[rows])
+ERROR_SHARES = (0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
+N_BISECTIONS = 12  # of the logit of the limit on P(right), between the logits of these
+LOWEST, HIGHEST = 0.02, 0.9999
 
 
 class Acceptance(NamedTuple):
-    """The predictions to accept.
+    """The predictions to accept, by the level and the node that would answer.
 
-    ``limits`` (K,) are the largest softmax scores 1 - p of accepted predictions of each class, -inf
-    for classes that are never accepted. Of the ``n_tested`` (K,) accepted predictions of the
-    testing half, ``n_right`` (K,) are right.
+    The first four fields are those of `Levels`. ``node_limits`` (L, M) are the largest scores, 1
+    minus the probability, of answers with a node at a level, -inf for never. Of the ``node_tested``
+    (L, M) answers of the testing half, ``node_right`` (L, M) are right.
     """
 
-    limits: FloatArray
-    n_tested: IntArray
-    n_right: IntArray
+    level_names: tuple[str, ...]
+    groups: tuple[str, ...]
+    level_of_node: IntArray
+    node_of_class: IntArray
+    node_limits: FloatArray
+    node_tested: IntArray
+    node_right: IntArray
     accuracy: float
     confidence: float
+    per_class: bool
+
+    @property
+    def levels(self) -> Levels:
+        """The nodes that can answer."""
+        return Levels(*self[:4])
+
+    @property
+    def limits(self) -> FloatArray:
+        """The largest softmax score 1 - p of accepted predictions of each class (K,)."""
+        limits: FloatArray = self.node_limits[0, : self.node_of_class.shape[1]]
+        return limits
 
     @property
     def cutoffs(self) -> FloatArray:
@@ -70,119 +80,180 @@ class Acceptance(NamedTuple):
         return 1 - self.limits
 
     @property
+    def n_tested(self) -> IntArray:
+        """The accepted predictions of each class (K,) in the testing half."""
+        n_tested: IntArray = self.node_tested[0, : len(self.limits)]
+        return n_tested
+
+    @property
+    def n_right(self) -> IntArray:
+        """Those of `n_tested` that are right (K,)."""
+        n_right: IntArray = self.node_right[0, : len(self.limits)]
+        return n_right
+
+    @property
     def is_guaranteed(self) -> Array:
         """Whether the accuracy among a class's accepted predictions is tested to reach the target.
 
         With the stated confidence for each class separately (K,).
         """
-        return _passes(self.n_tested, self.n_right, self.accuracy, self.confidence)
+        return self.node_guaranteed[0, : len(self.limits)]
+
+    @property
+    def node_guaranteed(self) -> Array:
+        """Whether this holds for the answers with each node at each level (L, M)."""
+        risk = (1 - self.confidence) / len(ERROR_SHARES)
+        return (self.node_tested > 0) & (self._chances(self.node_tested, self.node_right) <= risk)
+
+    @property
+    def tested_accuracy(self) -> float:
+        """The share of right ones among all answers of the testing half; NaN without any."""
+        n_tested = self.node_tested.sum()
+        return float(self.node_right.sum() / n_tested) if n_tested else np.nan
 
     def is_accepted(self, classes: IntArray, scores: FloatArray) -> Array:
         """Return whether predictions with these softmax scores (n,) are accepted."""
-        return scores <= self.limits[classes]
+        return self.within(0, classes, scores)
 
+    def within(self, level: int, nodes: IntArray, scores: FloatArray) -> Array:
+        """Return whether nodes (n,) may answer at a level with these scores, 1 - p."""
+        return (nodes != REVIEW) & (scores <= self.node_limits[level][nodes])
 
-class RightModel:
-    """P(right | predicted class, top probability), with a random intercept per class.
+    def answering_levels(self, found: Sequence[Predictions]) -> IntArray:
+        """Return the level at which each row (n,) is answered, given one prediction per level."""
+        levels = np.full(len(found[0].scores), REVIEW)
+        for level, (scores, nodes, _) in enumerate(found):
+            levels[(levels == REVIEW) & self.within(level, nodes, scores)] = level
+        return levels
 
-    The top probabilities are binned at their quantiles; ``x`` (J,) are the normal scores of the
-    bins and ``probabilities`` (K, J) the model's.
-    """
+    def tested_on(self, found: Sequence[Predictions]) -> Acceptance:
+        """Count the answers to other rows, and those that are right."""
+        levels, shape = self.answering_levels(found), self.node_limits.shape
+        n_tested, n_right = np.zeros((2, *shape), dtype=np.int64)
+        for level, (_, nodes, is_right) in enumerate(found):
+            here = levels == level
+            n_tested[level] = np.bincount(nodes[here], minlength=shape[1])
+            n_right[level] = np.bincount(nodes[here & is_right], minlength=shape[1])
+        return self._replace(node_tested=n_tested, node_right=n_right)
 
-    def __init__(self, found: Predictions, n_classes: int) -> None:
-        from scipy.special import ndtri
+    def chance(self) -> float:
+        """Return the chance of so few wrong answers if the target accuracy were just missed."""
+        n_tested = self.node_tested.sum()
+        return float(self._chances(n_tested, self.node_right.sum())) if n_tested else 1.0
 
-        ordered = np.sort(found.scores)
-        n_rows = len(ordered)
-        self.limits = np.unique(ordered[(np.arange(1, N_CUTOFFS + 1) * n_rows) // N_CUTOFFS - 1])
-        self.bins = np.searchsorted(self.limits, found.scores)
-        self.shares = np.bincount(self.bins, minlength=len(self.limits)) / n_rows
-        middle = np.cumsum(self.shares) - self.shares / 2
-        self.x = ndtri(1 - np.clip(middle, 1e-4, 1 - 1e-4))
-        self.classes, self.n_classes = found.classes, n_classes
-        self._fit(found.is_right.astype(np.float64))
+    def _chances(self, n_tested: IntArray, n_right: IntArray) -> Array:
+        from scipy.special import bdtr
 
-    def _fit(self, is_right: FloatArray) -> None:
-        """Maximize the penalized likelihood by Newton steps; estimate s^2 by EM between them."""
-        from scipy.special import expit
-
-        x, classes, n_classes = self.x[self.bins], self.classes, self.n_classes
-        features = np.stack([np.ones(len(x)), x])
-
-        def per_class(values: FloatArray) -> FloatArray:
-            return np.asarray(np.bincount(classes, values, n_classes), dtype=np.float64)
-
-        is_known = np.bincount(classes, minlength=n_classes) > 0
-        line, intercepts, variance = np.array([0.0, 1.0]), np.zeros(n_classes), 1.0
-        for _ in range(75):
-            p = expit(line @ features + intercepts[classes])
-            weights, residuals = p * (1 - p) + 1e-9, is_right - p
-            curvature = per_class(weights) + 1 / variance
-            slope = per_class(residuals) - intercepts / variance
-            crossed = np.stack([per_class(weights * feature) for feature in features])
-            # Solve for the line first, with the intercepts eliminated.
-            information = (weights * features) @ features.T - (crossed / curvature) @ crossed.T
-            step = features @ residuals - (crossed / curvature) @ slope
-            step = np.clip(np.linalg.solve(information + 1e-6 * np.eye(2), step), -2, 2)
-            line = line + step
-            intercepts = intercepts + np.clip((slope - crossed.T @ step) / curvature, -3, 3)
-            variance = float(np.mean((intercepts**2 + 1 / curvature)[is_known]).clip(1e-3, 25))
-        spread = np.where(is_known, 1 / curvature, variance)
-        centers = line[0] + max(line[1], 0.0) * self.x + intercepts[:, None]
-        # The mean of a sigmoid over a normal distribution (MacKay 1992).
-        self.probabilities = expit(centers / np.sqrt(1 + np.pi * spread[:, None] / 8))
-
-    @cached_property
-    def accuracies(self) -> FloatArray:
-        """The accuracy (K, J) of a class's predictions up to each limit, by the model."""
-        cells = self.classes * len(self.limits) + self.bins
-        weights = np.bincount(cells, minlength=self.probabilities.size).astype(np.float64)
-        weights = weights.reshape(self.probabilities.shape) + PRIOR_ROWS * self.shares
-        right = np.cumsum(weights * self.probabilities, axis=1)
-        return right / np.cumsum(weights, axis=1)
-
-    def limits_at(self, level: float) -> FloatArray:
-        """Return the largest limit of each class (K,) with at least this accuracy; -inf if none."""
-        reaches = self.accuracies >= level
-        last = reaches.shape[1] - 1 - reaches[:, ::-1].argmax(axis=1)
-        return np.where(reaches.any(axis=1), self.limits[last], -np.inf)
+        n_wrong = np.asarray(n_tested - n_right, dtype=np.float64)
+        chances: Array = bdtr(n_wrong, n_tested, 1 - self.accuracy)
+        return chances
 
 
 def fit_acceptance(
-    found: Predictions,
-    n_classes: int,
+    found: Sequence[Predictions],
+    levels: Levels,
     ids: Array,
     *,
     accuracy: float,
     confidence: float = CONFIDENCE,
+    per_class: bool = True,
     random_state: int = 0,
 ) -> Acceptance:
-    """Find which predictions to accept so that their accuracy reaches the target."""
+    """Find which predictions to accept, given one per level of each row, to reach a target."""
     order = random_order(random_state, RandomStream.ACCEPTANCE, ids)
     half = len(order) // 2
-    model = RightModel(found.take(order[:half]), n_classes)
-    tested = found.take(order[half:])
-    nothing = np.full(n_classes, -np.inf)
-    for share in (*ERROR_SHARES, None):
-        limits = nothing if share is None else model.limits_at(1 - (1 - accuracy) * share)
-        is_accepted = tested.scores <= limits[tested.classes]
-        n_right = np.bincount(tested.classes[is_accepted & tested.is_right], minlength=n_classes)
-        n_tested = np.bincount(tested.classes[is_accepted], minlength=n_classes)
-        if share is None or _passes(n_tested.sum(), n_right.sum(), accuracy, confidence):
-            break
-    if not n_tested.any():
+    learning = [of_level.take(order[:half]) for of_level in found]
+    testing = [of_level.take(order[half:]) for of_level in found]
+    proposals = _Proposals(learning, levels)
+    shape = levels.n_levels, levels.n_nodes
+    none = np.zeros(shape, dtype=np.int64)
+    best = Acceptance(
+        *levels,
+        node_limits=np.full(shape, -np.inf),
+        node_tested=none,
+        node_right=none,
+        accuracy=accuracy,
+        confidence=confidence,
+        per_class=per_class,
+    )
+    risk = 0.0
+    for share in ERROR_SHARES:
+        aim = 1 - (1 - accuracy) * share
+        limits = proposals.by_node(aim) if per_class else proposals.overall(aim)
+        tested = best._replace(node_limits=limits).tested_on(testing)
+        risk += (1 - confidence) / len(ERROR_SHARES)
+        if _passes(tested, risk):
+            best = tested
+        else:
+            risk = 0.0
+    _warn(best, len(order) - half)
+    return best
+
+
+def _warn(found: Acceptance, n_tested: int) -> None:
+    """Warn if nothing is accepted, or if the answers are far more accurate than they need be."""
+    accuracy, n_answered = found.accuracy, int(found.node_tested.sum())
+    if n_answered == 0:
         warn_caller(
-            f"No prediction is accepted: with {len(ids)} rows, no rule is shown to have accuracy "
-            f"{accuracy:g} with confidence {confidence:g}. Use more labeled rows, or a lower "
-            "accuracy."
+            f"No prediction is accepted: with {2 * n_tested} rows, no rule is shown to have "
+            f"accuracy {accuracy:g} with confidence {found.confidence:g}. Use more labeled rows, "
+            "or a lower accuracy."
         )
-    return Acceptance(limits, n_tested, n_right, accuracy, confidence)
+    elif (
+        found.per_class
+        and n_answered < n_tested
+        and found.tested_accuracy > accuracy + (1 - accuracy) / 2
+    ):
+        warn_caller(
+            f"{found.tested_accuracy:.1%} of the accepted test rows are right, more than the "
+            f"accuracy {accuracy:g} asks for, because every class has it as its target. With "
+            "per_class=False more are accepted; fit that on other rows than these, whose result "
+            "you have seen."
+        )
 
 
-def _passes(n_tested: IntArray, n_right: IntArray, accuracy: float, confidence: float) -> Array:
-    """Return whether `n_right` of `n_tested` predictions prove the accuracy of one of six rules."""
-    from scipy.special import bdtr
+def _passes(tested: Acceptance, risk: float) -> bool:
+    """Return whether the answers to the testing half prove the target accuracy at this risk."""
+    return tested.chance() <= risk
 
-    n_wrong = np.asarray(n_tested - n_right, dtype=np.float64)
-    chance = bdtr(n_wrong, n_tested, 1 - accuracy)
-    return (n_tested > 0) & (chance <= (1 - confidence) / len(ERROR_SHARES))
+
+class _Proposals:
+    """What the learning half proposes: limits by level and node (L, M) for a level of accuracy."""
+
+    def __init__(self, found: Sequence[Predictions], levels: Levels) -> None:
+        self.found, self.levels = found, levels
+        self.asked = [levels.asked(level) for level in range(levels.n_levels)]
+        self.of_classes = RightModel(found[0], levels.n_nodes)
+
+    def by_node(self, aim: float) -> FloatArray:
+        """Propose limits at which each node has this accuracy."""
+        return self._limits(partial(RightModel.limits_at, level=aim))[0]
+
+    def overall(self, aim: float) -> FloatArray:
+        """Propose limits for one limit on P(right), the lowest at which all answers reach it."""
+        low, high = (np.log(p / (1 - p)) for p in (LOWEST, HIGHEST))
+        best = np.full((len(self.asked), self.levels.n_nodes), -np.inf)
+        for _ in range(N_BISECTIONS):
+            middle = (low + high) / 2
+            least = float(1 / (1 + np.exp(-middle)))
+            limits, chances = self._limits(partial(RightModel.limits_above, probability=least))
+            if len(chances) and chances.mean() >= aim:
+                best, high = limits, middle
+            else:
+                low = middle
+        return best
+
+    def _limits(self, choose: Callable[[RightModel], FloatArray]) -> tuple[FloatArray, FloatArray]:
+        """Return the limits of all levels, and P(right) of all rows that these answer."""
+        limits = np.full((len(self.asked), self.levels.n_nodes), -np.inf)
+        chances, is_left = [], np.ones(len(self.found[0].scores), dtype=bool)
+        for level, (found, asked) in enumerate(zip(self.found, self.asked, strict=True)):
+            rows = np.flatnonzero(is_left & (found.classes != REVIEW) & asked[found.classes])
+            left = found.take(rows)
+            model = RightModel(left, len(asked)) if level else self.of_classes
+            limits[level, asked] = choose(model)[asked]
+            is_answered = left.scores <= limits[level][left.classes]
+            answered = left.take(is_answered)
+            chances.append(model.chances(answered.scores, answered.classes))
+            is_left[rows[is_answered]] = False
+        return limits, np.concatenate(chances)

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from evencover.answers import Answers, Levels
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.data.open import as_source
 from evencover.data.source import Source
@@ -39,7 +40,8 @@ from evencover.scores import Score, make_score
 from evencover.scores.registry import Registry
 from evencover.sets import PredictionSets
 from evencover.sizes import at_once
-from evencover.validation import real_number
+from evencover.taxonomy import Taxonomy
+from evencover.validation import flag, real_number
 
 FEW_ELEMENTS = at_once(1 << 16, 10)  # below this, starting threads takes longer than the work
 
@@ -242,6 +244,8 @@ class BasePredictor(Method):
         *,
         accuracy: float = 0.95,
         confidence: float = CONFIDENCE,
+        per_class: bool = True,
+        taxonomy: Any = None,
         ids: Any = None,
         class_names: Any = None,
         labels_are: str | None = None,
@@ -250,9 +254,11 @@ class BasePredictor(Method):
         """Choose which predictions to accept without a review, so that they are right often enough.
 
         With probability `confidence` over labeled rows, the accuracy among accepted predictions is
-        at least `accuracy`; the accuracy of each predicted class has the same target. A prediction
-        is then accepted if its probability reaches the cutoff of its class, whatever its set. The
-        calibration rows themselves can be used, because cutoffs do not depend on thresholds.
+        at least `accuracy`. A prediction is then accepted if its probability reaches the cutoff of
+        its class, whatever its set. With a `taxonomy`, rows whose class does not reach its cutoff
+        are answered with a wider group that does (`answers`), and the accuracy is that of all
+        answers. The calibration rows themselves can be used, because cutoffs do not depend on
+        thresholds.
 
         Parameters
         ----------
@@ -262,10 +268,16 @@ class BasePredictor(Method):
             Target accuracy among accepted predictions.
         confidence
             Probability of reaching it.
+        per_class
+            Whether the accuracy of each predicted class and group has the same target. False
+            accepts more. Choose before you look at the result for either.
+        taxonomy
+            A `Taxonomy`, or what `Taxonomy.read` makes one from.
         """
         fit = self.current_fit()
         for name, value in (("accuracy", accuracy), ("confidence", confidence)):
             real_number(value, name, "fit_acceptance", 0, 1, open_low=True, open_high=True)
+        flag(per_class, "per_class", "fit_acceptance")
         if not fit.keep_top:
             raise InputError(
                 f"'keep_top' of {type(self).__name__} must be True to accept predictions. Got "
@@ -275,13 +287,17 @@ class BasePredictor(Method):
         source = fit.open(probabilities, labels, ids, **how)
         require_labels(source, "Acceptance")
         scoring = fit.rule.scoring.for_input(source.logits)
-        found, keys = read_predictions(source, scoring, executor)
+        levels = Levels.of_classes(fit.n_classes)
+        if taxonomy is not None:
+            levels = Taxonomy.read(taxonomy, source.class_names).levels(fit.n_classes)
+        found, keys = read_predictions(source, scoring, levels, executor)
         acceptance = fit_acceptance(
             found,
-            fit.n_classes,
+            levels,
             keys,
             accuracy=float(accuracy),
             confidence=float(confidence),
+            per_class=per_class,
             random_state=self.random_state,
         )
         self.fit_ = replace(fit, acceptance=acceptance)
@@ -427,6 +443,26 @@ class BasePredictor(Method):
         source = fit.open(probabilities, ids=ids, read_labels=False, class_names=class_names)
         parts = _map_sets(fit, source, executor)
         return PredictionSets.concatenate(parts, source.n_rows).indexed_like(probabilities)
+
+    def answers(
+        self,
+        probabilities: Any,
+        *,
+        ids: Any = None,
+        class_names: Any = None,
+        executor: Any = None,
+    ) -> Answers:
+        """Answer each row at the finest level that is accurate enough; None for a review.
+
+        `fit_acceptance` must have fitted the cutoffs.
+
+        Parameters
+        ----------
+        probabilities, ids, class_names, executor
+            As in `predict_set`.
+        """
+        how: dict[str, Any] = {"ids": ids, "class_names": class_names, "executor": executor}
+        return self.predict_set(probabilities, **how).answers
 
     def predict_set_blocks(
         self, probabilities: Any, *, ids: Any = None, executor: Any = None

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover import _kernels
+from evencover.answers import Levels
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.classes import Classes, as_class_names
 from evencover.data.columns import missing_labels
@@ -18,7 +19,7 @@ from evencover.engine.blocks import gathered, joined, map_source
 from evencover.errors import InputError, MismatchWarning, warn_caller
 from evencover.evaluation.label_fit import label_fit
 from evencover.ids import id_keys
-from evencover.predictors.acceptance import Predictions
+from evencover.predictors.right_model import Predictions
 from evencover.predictors.rule import BoundScore
 from evencover.quantiles import GroupedScores, calibration_scores
 from evencover.randomness import RandomStream, places, random_order
@@ -261,14 +262,18 @@ def read_rows(
 
 
 def read_predictions(
-    source: Source, scoring: BoundScore, executor: Any
-) -> tuple[Predictions, Array]:
-    """Read all rows; return the most probable classes, if they are right, and the rows' keys."""
+    source: Source, scoring: BoundScore, levels: Levels, executor: Any
+) -> tuple[list[Predictions], Array]:
+    """Read all rows; return the most probable node of each level, and the rows' keys."""
     sampler = Sampler(source.n_rows, source.offset)
-    parts = map_source(source, scoring.predictions, joined, executor, sampler=sampler)
-    scores, classes, is_right, keys = gathered(parts, source.n_rows)
+    parts = map_source(
+        source, partial(scoring.predictions, levels=levels), joined, executor, sampler=sampler
+    )
+    scores, nodes, is_right, keys = gathered(parts, source.n_rows)
     warn_of_mismatch(source, sampler.result(), scoring)
-    return Predictions(scores, classes, is_right), keys
+    return [
+        Predictions(*of_level) for of_level in zip(scores.T, nodes.T, is_right.T, strict=True)
+    ], keys
 
 
 def appended(

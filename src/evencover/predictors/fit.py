@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from evencover import _kernels
+from evencover.answers import NO_NODE
 from evencover.arrays import Array, FloatArray, to_numpy
 from evencover.classes import Classes, as_written, by_class, checked_names
 from evencover.data.open import as_source
@@ -454,9 +455,18 @@ def _check_inputs(inputs: CalibrationInputs, n_classes: int) -> None:
 
 
 def _check_acceptance(acceptance: Acceptance, n_classes: int) -> None:
-    check_array(acceptance.limits, "limits", np.float64, n_classes)
-    check_array(acceptance.n_tested, "n_tested", np.int64, n_classes)
-    check_array(acceptance.n_right, "n_right", np.int64, n_classes)
+    levels, n_levels = acceptance.levels, acceptance.levels.n_levels
+    n_nodes = n_classes + len(levels.groups)
+    if levels.node_of_class.shape != (n_levels, n_classes):
+        raise InputError(f"'node_of_class' must have {n_levels} levels of {n_classes} classes.")
+    nodes = levels.node_of_class.ravel()
+    check_array(nodes, "node_of_class", np.int64, len(nodes), NO_NODE, n_nodes - 1)
+    check_array(levels.level_of_node, "level_of_node", np.int64, n_nodes, 0, n_levels - 1)
+    for name, dtype in (("limits", np.float64), ("tested", np.int64), ("right", np.int64)):
+        values = getattr(acceptance, f"node_{name}")
+        if values.shape != (n_levels, n_nodes):
+            raise InputError(f"'node_{name}' must have {n_levels} levels of {n_nodes} nodes.")
+        check_array(values.ravel(), f"node_{name}", dtype, values.size)
     for share in (acceptance.accuracy, acceptance.confidence):
         if not isinstance(share, float) or not 0 < share < 1:
             raise InputError(f"'accuracy' and 'confidence' must be in (0, 1). Got {share!r}.")

@@ -42,6 +42,7 @@ def coverage_report(
         cluster_of_class=getattr(fit.state, "cluster_of_class", None),
         confusions=counts.confusions,
         accept_accuracy=0.95 if fit.acceptance is None else fit.acceptance.accuracy,
+        levels=None if fit.acceptance is None else fit.acceptance.levels,
     )
     mismatch = warn_of_mismatch(source, read, fit.rule.scoring.for_input(source.logits))
     if mismatch is not None:

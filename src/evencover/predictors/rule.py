@@ -13,6 +13,7 @@ import numpy as np
 from evencover import _kernels
 from evencover._kernels import NO_DRAWS, BadRow, Coverage, Draws
 from evencover._kernels.reference import SLICE_ELEMENTS, probabilities
+from evencover.answers import REVIEW, Answers, Levels
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
 from evencover.errors import InputError
@@ -106,15 +107,36 @@ class BoundScore:
             values[in_slice] = p[indices[in_slice] - start, classes[in_slice]]
         return values
 
-    def predictions(self, block: Block) -> tuple[Array, ...]:
-        """Return the softmax scores of the predictions (n,), their classes, if right, and keys."""
+    def predictions(self, block: Block, levels: Levels) -> tuple[Array, ...]:
+        """Return scores and nodes of each level's prediction (n, L), if right, and keys (n,)."""
+        assert block.labels is not None
         top = _kernels.top_classes(block.rows)
         keys = block.ids
         if keys is None:
             keys = places(block.start, block.start + len(top))
         with self.checking(block):
-            scores = self.top_scores(block.rows, top)
-        return scores, top, top == block.labels, keys
+            found = [(self.top_scores(block.rows, top), top)]
+            found += [self.top_nodes(block.rows, levels, k) for k in range(1, levels.n_levels)]
+        scores, nodes = (np.stack(columns, axis=1) for columns in zip(*found, strict=True))
+        is_right = [levels.are_right(column, block.labels) for column in nodes.T]
+        return scores, nodes, np.stack(is_right, axis=1), keys
+
+    def top_nodes(self, rows: Any, levels: Levels, level: int) -> tuple[FloatArray, IntArray]:
+        """Compute the scores, 1 - p, of the most probable nodes of a level (n,), and the nodes."""
+        if isinstance(rows, TopK):
+            order = np.lexsort((rows.classes, rows.row_of_entry))
+            entries = rows.row_of_entry[order], rows.classes[order], rows.values[order]
+            nodes, p = levels.most_probable(level, *entries, len(rows))
+            return 1 - p, nodes
+        n_rows, n_classes = rows.shape
+        scores, found = np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
+        step = max(1, SLICE_ELEMENTS // max(1, n_classes))
+        for start in range(0, n_rows, step):
+            p = probabilities(rows[start : start + step], logits=self.logits)
+            row, column = np.divmod(np.arange(p.size), n_classes)
+            nodes, sums = levels.most_probable(level, row, column, p.ravel(), len(p))
+            scores[start : start + step], found[start : start + step] = 1 - sums, nodes
+        return scores, found
 
     def true_ranks(self, block: Block) -> IntArray:
         """Compute ranks of the true labels (n,)."""
@@ -209,9 +231,11 @@ class SetRule:
         """Return the sets that a kernel has computed, with which of these rows are accepted."""
         accepted = None  # the sets with one class
         if self.acceptance is not None:
-            top = _kernels.top_classes(rows)
-            accepted = self.acceptance.is_accepted(top, self.scoring.top_scores(rows, top))
-        elif not self.keep_top and len(starts) == 2:  # one row at a time must be fast
+            answers, accepted = self._answered(rows, self.acceptance)
+            names = self.class_names
+            sets = PredictionSets.from_csr(starts, classes, rows.shape[1], names, accepted)
+            return sets.with_answers(answers)
+        if not self.keep_top and len(starts) == 2:  # one row at a time must be fast
             accepted = np.array([len(classes) == 1 and classes[0] == _kernels.top_classes(rows)[0]])
         elif not self.keep_top:
             accepted = starts[1:] - starts[:-1] == 1
@@ -221,10 +245,24 @@ class SetRule:
                 is_unsure = rows[single, only] <= 0.6
                 single, only = single[is_unsure], only[is_unsure]
             accepted[single] = _kernels.top_classes(rows[single]) == only
-        if isinstance(rows, TopK) and self.acceptance is None:  # others may be in the set
+        if isinstance(rows, TopK):  # others may be in the set
             accepted = (starts[1:] - starts[:-1] == 1) if accepted is None else accepted
             accepted = accepted & rows.is_complete
         return PredictionSets.from_csr(starts, classes, rows.shape[1], self.class_names, accepted)
+
+    def _answered(self, rows: Any, acceptance: Acceptance) -> tuple[Answers, Array]:
+        """Answer each row at the finest level; return also which rows a class answers by itself."""
+        levels, top = acceptance.levels, _kernels.top_classes(rows)
+        scores = self.scoring.top_scores(rows, top)
+        accepted = acceptance.is_accepted(top, scores)
+        nodes, p = np.where(accepted, top, REVIEW), np.where(accepted, 1 - scores, np.nan)
+        for level in range(1, levels.n_levels):
+            left = np.flatnonzero(nodes == REVIEW)
+            scores, found = self.scoring.top_nodes(rows[left], levels, level)
+            is_answered = acceptance.within(level, found, scores)
+            nodes[left[is_answered]] = found[is_answered]
+            p[left[is_answered]] = 1 - scores[is_answered]
+        return Answers(nodes, p, levels, self.class_names), accepted
 
     @cached_property
     def _ready(self) -> Callable[[Array, Array | None], tuple[IntArray, Array]]:
@@ -281,6 +319,9 @@ class SetRule:
         appearances = np.zeros(n_classes, dtype=np.int64)
         coverage = self.coverage(block, appearances)
         tally = Tally.of_coverage(block.labels, coverage, appearances)
+        if self.acceptance is not None and self.acceptance.groups:
+            answers, _ = self._answered(block.rows, self.acceptance)
+            tally = tally.with_answers(answers, block.labels)
         confusions = Confusions.of(block.labels, coverage.top_classes, n_classes)
         return EvaluationCounts(tally._replace(listed=listed_labels(block)), confusions)
 

@@ -1,0 +1,184 @@
+"""Answers at the finest level: nodes of ragged hierarchies, the same on every path."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from evencover import InputError, StandardPredictor, Taxonomy, TopK, load, save
+from evencover.answers import REVIEW
+
+NAMES = [f"species {k}" for k in range(12)] + ["genus 1", "lone", "outsider"]
+K = len(NAMES)
+# Three species per genus, two genera per family; species 11 has no genus; "genus 1" is a class.
+TABLE = [[f"species {k}", f"genus {k // 3}", f"family {k // 6}"] for k in range(11)]
+TABLE += [["species 11", "", "family 1"], ["", "genus 1", "family 0"], ["lone", "genus 9", ""]]
+TREE = Taxonomy(TABLE, NAMES, ["species", "genus", "family"])
+
+
+def ancestors(name):
+    """Return a node and all that it belongs to, straight from the table."""
+    found = {name}
+    for row in TABLE:
+        cells = [cell for cell in row if cell]
+        if name in cells:
+            found |= set(cells[cells.index(name) :])
+    return found
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Rows that confuse the species of a genus, and sometimes the genera of a family."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, K, 6000)
+    logits = rng.normal(0, 1.3, (6000, K))
+    near = {k: [j for j in range(12) if j // 3 == k // 3] for k in range(12)}
+    for row, label in enumerate(labels):
+        logits[row, label] += 1.5
+        logits[row, near.get(label, [label])] += 3
+        logits[row, range(label // 6 * 6, min(label // 6 * 6 + 6, 12))] += 1.5
+    p = np.exp(logits)
+    p /= p.sum(axis=1, keepdims=True)
+    return (p[:3000], labels[:3000]), (p[3000:], labels[3000:])
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    predictor = StandardPredictor().fit(*data[0], class_names=NAMES)
+    return predictor.fit_acceptance(
+        *data[0], accuracy=0.93, per_class=False, taxonomy=TREE, class_names=NAMES
+    )
+
+
+def test_levels_are_columns_and_groups_with_one_class_are_that_class():
+    levels = TREE.levels()
+    nodes = [*NAMES, *levels.groups]
+    found = [[None if k < 0 else nodes[k] for k in row] for row in levels.node_of_class]
+    assert levels.level_names == ("species", "genus", "family")
+    assert found[0] == NAMES
+    genera = [f"genus {k // 3}" for k in range(11)]
+    assert found[1] == [*genera, None, "genus 1", "lone", None]
+    assert found[2] == [f"family {k // 6}" for k in range(12)] + ["family 0", None, None]
+    own = dict(zip(nodes, levels.level_of_node.tolist(), strict=True))
+    assert (own["species 3"], own["genus 1"], own["genus 0"], own["family 1"]) == (0, 1, 1, 2)
+    asked = [{nodes[k] for k in np.flatnonzero(levels.asked(level))} for level in range(3)]
+    assert asked == [set(NAMES), {f"genus {k}" for k in range(4)}, {"family 0", "family 1"}]
+
+
+def test_levels_of_chains_are_steps():
+    levels = Taxonomy([("a", "x", "r"), ("b", "x"), ("c", "r"), ("d", "s")], "abcd").levels()
+    assert levels.level_names == ("class", "group", "group 2")
+    nodes = np.array([*"abcd", *levels.groups, "none"])
+    assert nodes[levels.node_of_class[1]].tolist() == ["x", "x", "c", "d"]
+    assert nodes[levels.node_of_class[2]].tolist() == ["r", "r", "none", "none"]
+    assert not levels.asked(2).any()  # r has the classes of x there
+
+
+def test_a_node_is_right_if_it_is_the_label_or_an_ancestor():
+    levels = TREE.levels()
+    nodes = [*NAMES, *levels.groups]
+    for node, name in enumerate(nodes):
+        labels = np.arange(K + 1)  # the last is not among the classes
+        is_right = levels.are_right(np.full(K + 1, node), labels)
+        expected = [name in ancestors(label) for label in NAMES]
+        if name not in ("genus 9",):  # stands for its only class
+            assert is_right.tolist() == [*expected, False]
+    assert not levels.are_right(np.full(K, REVIEW), np.arange(K)).any()
+
+
+def test_answers_follow_their_definition(data, fitted):
+    p = data[1][0]
+    acceptance, answers = fitted.acceptance_, fitted.answers(p)
+    levels = acceptance.levels
+    for row in range(400):
+        expected, probability = None, None
+        for level in range(3):
+            sums = {}
+            for k, node in enumerate(levels.node_of_class[level].tolist()):
+                if node >= 0:
+                    sums[node] = sums.get(node, 0.0) + p[row, k]
+            best = max(sums, key=sums.get)
+            if 1 - sums[best] <= acceptance.node_limits[level, best]:
+                expected, probability = [*NAMES, *levels.groups][best], sums[best]
+                break
+        assert answers.names[row] == expected
+        if expected is not None:
+            assert answers.probabilities[row] == pytest.approx(probability)
+    counts = answers.counts()
+    assert min(counts.values()) > 10
+    assert sum(counts.values()) == len(p)
+    frame = answers.to_pandas()
+    assert frame["answer_level"].isna().equals(frame["answer"].isna())
+    assert frame["answer_probability"].notna().sum() == len(p) - counts["review"]
+
+
+def test_all_paths_give_the_same_answers(data, fitted, tmp_path):
+    p = data[1][0]
+    answers, sets = fitted.answers(p), fitted.predict_set(p)
+    save(fitted, tmp_path / "m.safetensors")
+    with ThreadPoolExecutor(2) as executor:
+        on_threads = fitted.answers(p, executor=executor)
+    blocks = list(fitted.predict_set_blocks(iter([p[:7], p[7:]])))
+    others = [
+        sets.answers,
+        on_threads,
+        load(tmp_path / "m.safetensors").answers(p),
+        fitted.with_alpha(0.2).answers(p),
+        type(answers).concatenate([part.answers for part in blocks]),
+        type(answers).concatenate([fitted.answers(p[i : i + 1]) for i in range(len(p))]),
+        sets[::-1].answers[::-1],
+        sets.top(1).answers,
+    ]
+    for other in others:
+        assert np.array_equal(other.nodes, answers.nodes)
+        assert np.array_equal(other.probabilities, answers.probabilities, equal_nan=True)
+    top = p.argmax(axis=1)
+    assert (answers.nodes[sets.accepted] == top[sets.accepted]).all()
+    assert sets.accepted.mean() > 0.1
+
+
+def test_evaluation_counts_answers_by_node(data, fitted):
+    rows, labels = data[1]
+    answers = fitted.answers(rows)
+    is_right = np.array(
+        [name in ancestors(NAMES[y]) for name, y in zip(answers.names, labels, strict=True)]
+    )
+    report = fitted.evaluate(rows, labels, class_names=NAMES)
+    nodes = answers.nodes
+    n_nodes = answers.hierarchy.n_nodes
+    assert report.answered.tolist() == np.bincount(nodes[nodes >= 0], minlength=n_nodes).tolist()
+    right = nodes[is_right & (nodes >= 0)]
+    assert report.answered_right.tolist() == np.bincount(right, minlength=n_nodes).tolist()
+    assert is_right[nodes >= 0].mean() > 0.85
+
+
+def test_top_k_rows_sum_what_they_list(data, fitted):
+    p = data[1][0][:500]
+    order = np.argsort(-p, axis=1)[:, :3]
+    listed = np.take_along_axis(p, order, axis=1)
+    known = np.zeros_like(p)
+    np.put_along_axis(known, order, listed, axis=1)
+    rows = TopK(order, listed, class_names=NAMES)
+    shuffled = TopK(order[:, ::-1], listed[:, ::-1], class_names=NAMES)
+    levels = fitted.acceptance_.levels
+    scoring = fitted.rule().scoring
+    for level in (1, 2):
+        scores, nodes = scoring.top_nodes(rows, levels, level)
+        members = levels.node_of_class[level] == nodes[:, None]
+        assert scores == pytest.approx(1 - (known * members).sum(axis=1))
+        again = scoring.top_nodes(shuffled, levels, level)
+        assert np.array_equal(again[0], scores)
+        assert np.array_equal(again[1], nodes)
+
+
+def test_answers_need_cutoffs(data):
+    predictor = StandardPredictor().fit(*data[0])
+    with pytest.raises(InputError, match="fit_acceptance"):
+        predictor.answers(data[1][0])
+    predictor.fit_acceptance(*data[0], accuracy=0.7, per_class=False)
+    answers = predictor.answers(data[1][0])
+    assert set(answers.levels) == {"class", None}
+    accepted = predictor.predict_set(data[1][0]).accepted
+    assert [name is not None for name in answers.names] == accepted.tolist()
+    with pytest.raises(InputError, match="15 classes"):
+        predictor.fit_acceptance(*data[0], taxonomy=Taxonomy([("a", "x")], "ab"))
