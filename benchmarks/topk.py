@@ -18,8 +18,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import timed
-from evencover import EvencoverWarning, PooledPredictor, StandardPredictor, TopK
+from evencover import (
+    ClasswisePredictor,
+    ClusteredPredictor,
+    EvencoverWarning,
+    PooledPredictor,
+    StandardPredictor,
+    TopK,
+)
 
+METHODS = (StandardPredictor, ClasswisePredictor, ClusteredPredictor, PooledPredictor)
 BY_HAND = "NumPy by hand"
 
 
@@ -70,7 +78,7 @@ def main() -> None:
         return method(score=score).fit(rows, labels).predict_set(rows)
 
     jobs: dict[str, Callable[[], Any]] = {"plain read": lambda: (classes.max(), p.max())}
-    for method in (StandardPredictor, PooledPredictor):
+    for method in METHODS:
         for score in ("softmax", "aps"):
             jobs[f"{method.method}, {score}"] = partial(both, method, score)
     best, most = dict.fromkeys([*jobs, BY_HAND], np.inf), 0.0

@@ -28,10 +28,16 @@ from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.metrics import Tally
 from evencover.evaluation.report import CoverageReport
 from evencover.predictors import BasePredictor
-from evencover.predictors.calibration import require_labels, warn_of_mismatch
+from evencover.predictors.calibration import (
+    CalibrationInputs,
+    CalibrationRows,
+    require_labels,
+    warn_of_mismatch,
+)
+from evencover.predictors.fit import Fit
 from evencover.predictors.rule import BoundScore
 from evencover.randomness import places
-from evencover.scores import Score, make_score
+from evencover.scores import Score
 from evencover.sizes import at_once, sampled
 from evencover.threads import map_on_threads
 from evencover.topk import concatenate_rows
@@ -122,16 +128,20 @@ class ScoredRows:
         self.test_scores = {score: testing[score.base] for score in scores}
 
     def calibrate(self, predictor: BasePredictor, rows: IntArray) -> BasePredictor:
-        """Fit a predictor on some of the rows."""
-        rows = rows[self.is_known[rows]]
-        labels, names = self.labels[rows], self.source.class_names
-        score = make_score(predictor.score)
-        counted = score.with_counts(np.bincount(labels, minlength=self.n_classes), names)
-        scores = counted.from_base(self.calibration_scores[score][rows], labels)
-        ranks = self.true_ranks[rows] if "ranks" in predictor.needs else None
-        return predictor.fit_scores(
-            scores, labels, self.n_classes, ids=rows, ranks=ranks, class_names=names
+        """Fit a predictor on some of the rows, whose scores need no checks."""
+        score, rows = predictor._check_parameters(), rows[self.is_known[rows]]
+        calibration = CalibrationRows(
+            self.calibration_scores[score][rows],
+            self.labels[rows],
+            rows.astype(np.uint64),
+            self.n_classes,
+            self.source.class_names,
+            self.true_ranks[rows] if "ranks" in predictor.needs else None,
+            by_index=False,
+            of_base=True,
         )
+        predictor.fit_ = Fit.calibrated(predictor, calibration, CalibrationInputs())
+        return predictor
 
     def measure(self, trials: Sequence[Trial]) -> list[Outcome]:
         """Count coverage and set sizes of every trial on its test rows, and compute its cost."""
