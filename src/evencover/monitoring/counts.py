@@ -19,7 +19,7 @@ from evencover.monitoring.evidence import (
 from evencover.monitoring.state import OVERALL, ModelEntry
 from evencover.sizes import at_once
 
-AT_ONCE = at_once(50_000, 7)  # labels that are read by one query
+AT_ONCE = at_once(50_000, 40)  # labels that are read by one query
 # An outcome counts in four columns: a label, covered, scored, and within its quantile. Outcome 0 is
 # that of a label that a later one replaced; the others are 1 + covered + 2 scored + 4 within.
 _BITS = np.arange(-1, 8)
