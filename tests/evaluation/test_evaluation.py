@@ -122,7 +122,8 @@ def test_the_most_frequent_are_those_that_are_shown(pairs):
 
 
 def test_every_metric_of_the_list_is_in_the_report():
-    report = evaluate(*random_sets(300, 6, 5), 0.1)
+    features = np.random.default_rng(0).random((300, 3))
+    report = evaluate(*random_sets(300, 6, 5), 0.1, features=features)
     names = [metric.name for metric in METRICS]
     assert list(report.metrics()) == names
     assert len(set(names)) == len({metric.title for metric in METRICS}) == len(names)

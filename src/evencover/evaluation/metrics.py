@@ -17,6 +17,7 @@ from evencover._kernels import Coverage
 from evencover.answers import REVIEW, Answers
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.evaluation import statistics
+from evencover.evaluation.conditional import LEAST_ROWS, Stratum, WorstSlab, strata_by_size
 from evencover.sets import PredictionSets
 
 Table = Literal["report", "comparison", "study"]
@@ -31,7 +32,8 @@ class Tally(NamedTuple):
     ``appearances`` (K,) counts the sets that contain each class. ``accepted`` and
     ``accepted_right`` (K,) count accepted rows by predicted class. ``listed`` (K,) counts top-k
     rows that list their label. ``answered`` and ``answered_right`` (M,) count the rows that each
-    node answers, where groups may. None where not counted.
+    node answers, where groups may. ``covered_sizes`` (K + 1,) counts covered rows by the size of
+    their set. None where not counted.
     """
 
     rows: IntArray
@@ -45,6 +47,7 @@ class Tally(NamedTuple):
     listed: IntArray | None = None
     answered: IntArray | None = None
     answered_right: IntArray | None = None
+    covered_sizes: IntArray | None = None
 
     @classmethod
     def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
@@ -72,6 +75,7 @@ class Tally(NamedTuple):
             appearances,
             np.bincount(accepted, minlength=n_classes),
             np.bincount(right, minlength=n_classes),
+            covered_sizes=np.bincount(coverage.sizes[coverage.is_covered], minlength=n_classes + 1),
         )
 
     def with_answers(self, answers: Answers, labels: IntArray) -> Tally:
@@ -168,6 +172,8 @@ class CoverageMetrics:
     class_counts: IntArray
     class_covered: IntArray
     size_counts: IntArray
+    covered_sizes: IntArray | None
+    worst_slab: WorstSlab | None
 
     @property
     def n_classes(self) -> int:
@@ -217,6 +223,13 @@ class CoverageMetrics:
         ranks = [max(1, -(-share * self.n_rows // 100)) for share in shares]
         sizes = np.searchsorted(np.cumsum(self.size_counts), ranks).tolist()
         return dict(zip(map(str, shares), sizes, strict=True))
+
+    @property
+    def strata(self) -> list[Stratum]:
+        """Rows by the size of their set, with their coverage; none if they were not counted."""
+        if self.covered_sizes is None:
+            return []
+        return strata_by_size(self.size_counts, self.covered_sizes)
 
     def metrics(self) -> dict[str, float]:
         """Every metric under its attribute's name."""
@@ -310,6 +323,22 @@ class CoverageMetrics:
         """Mean coverage over classes, each counted once."""
         return float(self.class_coverage[self.evaluated].mean())
 
+    @property
+    def size_stratified_coverage(self) -> float:
+        """Lowest coverage of the `strata` with 20 rows or more; NaN if there are none."""
+        return min((s.coverage for s in self.strata if s.rows >= LEAST_ROWS), default=np.nan)
+
+    @property
+    def worst_slab_coverage(self) -> float:
+        """Coverage in the `worst_slab` of the features; NaN if `evaluate` had no features."""
+        return np.nan if self.worst_slab is None else self.worst_slab.coverage
+
+    @property
+    def class_balance(self) -> float:
+        """Mean number of rows of the rarest 5% of classes, as a share of that of all classes."""
+        rarest = np.sort(self.class_counts)[: max(1, self.n_classes // 20)]
+        return float(rarest.mean() / self.class_counts.mean())
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -328,6 +357,8 @@ class Metric:
         Where it is shown, and its position there.
     detail
         A longer meaning for one report.
+    by_class
+        Whether counts by class suffice, which is all that comparisons and studies keep.
     """
 
     name: str
@@ -339,6 +370,7 @@ class Metric:
     shown: Mapping[Table, int] = field(default_factory=dict)
     formula: str = ""
     detail: Callable[[CoverageMetrics], str] | None = None
+    by_class: bool = True
 
     def of(self, report: CoverageMetrics) -> float:
         """Return its value."""
@@ -429,15 +461,35 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "empty_share", "empty", "fraction of examples with an empty set",
-        "share", 3, "neither", {"report": 10},
+        "share", 3, "neither", {"report": 12},
+    ),
+    Metric(
+        "size_stratified_coverage", "SSC", "lowest coverage among examples with sets of similar "
+        "size (size-stratified coverage)",
+        "share", 3, "higher", {"report": 10},
+        formula="minimum over sets of 0, 1, 2, 3–5, 6–10, 11–20, 21–50, ... classes with "
+        f"{LEAST_ROWS} examples or more",
+        by_class=False,
+    ),
+    Metric(
+        "worst_slab_coverage", "WSC", "coverage in the worst slab of the features",
+        "share", 3, "higher", {"report": 11},
+        formula="held-out coverage where a <= vᵀx <= b; v, a, b by search; needs `features`",
+        by_class=False,
+    ),
+    Metric(
+        "class_balance", "class balance", "test examples of the rarest 5% of classes, as a share "
+        "of those of equally frequent classes",
+        "share", 3, "neither", {"report": 13},
+        formula="mean number of examples of the rarest 5% of classes / that of all classes",
     ),
 )
 # fmt: on
 
 
 def metric_names() -> list[str]:
-    """List all metrics by the names of their attributes."""
-    return [metric.name for metric in METRICS]
+    """List the metrics that follow from counts by class, by the names of their attributes."""
+    return [metric.name for metric in METRICS if metric.by_class]
 
 
 def shown_in(table: Table) -> list[Metric]:

@@ -13,6 +13,7 @@ from evencover.answers import Levels
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.classes import Classes
 from evencover.errors import InputError
+from evencover.evaluation.conditional import WorstSlab, worst_slab
 from evencover.evaluation.metrics import Confusions, CoverageMetrics, Tally, shown_in
 from evencover.evaluation.statistics import clopper_pearson, likely_below
 from evencover.quantiles import ClassAlpha
@@ -57,6 +58,7 @@ def evaluate(
     *,
     class_names: Sequence[str] | None = None,
     labels_are: str | None = None,
+    features: Any = None,
 ) -> CoverageReport:
     """Measure coverage and size of prediction sets on held-out rows.
 
@@ -72,6 +74,9 @@ def evaluate(
         One per class; by default those of the sets.
     labels_are
         "indices" or "names": what integers are, if a class has a number as its name.
+    features
+        (N, D) numbers that describe the rows, for worst-slab coverage: inputs, an embedding, or
+        the probabilities. `worst_slab` in `evencover.evaluation` has more options.
 
     >>> sets = PredictionSets.from_mask([[True, False], [True, True], [True, False]])
     >>> report = evaluate(sets, [0, 0, 1], alpha=0.1)
@@ -90,7 +95,9 @@ def evaluate(
     indices = classes.label_indices(labels, len(sets), labels_are=labels_are, allow_unknown=True)
     if names is not None and indices.min() == sets.n_classes:
         raise classes.unknown_label(to_numpy(labels).ravel()[0], "row 0")
-    return CoverageReport.from_tally(Tally.of(sets, indices), alpha, class_names=names)
+    slab = None if features is None else worst_slab(sets.have(indices), features)
+    tally = Tally.of(sets, indices)
+    return CoverageReport.from_tally(tally, alpha, class_names=names, worst_slab=slab)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,6 +113,8 @@ class CoverageReport(CoverageMetrics):
     ``listed_counts`` (K,) counts top-k rows that list their label; None for rows of all classes.
     Where groups may answer, ``answered`` and ``answered_right`` (M,) count the rows that each node
     of ``levels`` answers.
+    ``covered_sizes`` (K + 1,) counts covered rows by the size of their set. ``worst_slab`` is the
+    part of the feature space with the lowest coverage, if `evaluate` got features.
     """
 
     alpha: float
@@ -131,6 +140,8 @@ class CoverageReport(CoverageMetrics):
     answered: IntArray | None = None
     answered_right: IntArray | None = None
     levels: Levels | None = None
+    covered_sizes: IntArray | None = None
+    worst_slab: WorstSlab | None = None
 
     @classmethod
     def from_tally(cls, tally: Tally, alpha: Any, **about_classes: Any) -> CoverageReport:
@@ -142,7 +153,7 @@ class CoverageReport(CoverageMetrics):
             about_classes["class_alpha"] = levels.floats
             level = float(tally.rows @ levels.floats / max(1, tally.rows.sum()))
         counted = ["size_sums", "n_unknown", "appearances", "accepted", "accepted_right"]
-        counted += ["answered", "answered_right"]
+        counted += ["answered", "answered_right", "covered_sizes"]
         about_classes |= {name: getattr(tally, name) for name in counted}
         about_classes["listed_counts"] = tally.listed
         return cls(level, tally.rows, tally.covered, tally.sizes, **about_classes)
@@ -297,6 +308,7 @@ class CoverageReport(CoverageMetrics):
             **{name: or_none(value) for name, value in self.metrics().items()},
             "true_gap_interval": [or_none(limit) for limit in self.true_gap_interval],
             "size_quantiles": self.size_quantiles,
+            "strata": [stratum._asdict() for stratum in self.strata],
             "class_coverage": [or_none(value) for value in self.class_coverage.tolist()],
             "class_counts": self.class_counts.tolist(),
             "class_coverage_interval": self.class_coverage_interval.tolist(),

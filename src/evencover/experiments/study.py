@@ -438,7 +438,7 @@ def _record(grid: Grid, outcome: Outcome) -> Row:
         "n_validation": report.n_rows,
         "n_classes": report.n_classes,
         "n_classes_evaluated": report.n_classes_evaluated,
-        **{name: or_none(value) for name, value in report.metrics().items()},
+        **{name: or_none(getattr(report, name)) for name in metric_names()},
         "size_median": report.size_quantiles["50"],
         "cost": outcome.cost,
         "seed": grid.seed,
@@ -499,7 +499,8 @@ class Results:
                 known = [row[name] for row in rows if row[name] is not None]
                 summary[name] = float(np.mean(known)) if known else None
             for metric in (*metric_names(), "size_median", "cost"):
-                values = np.array([row[metric] for row in rows], dtype=np.float64)
+                # A folder of an earlier version lacks the metrics that came later.
+                values = np.array([row.get(metric) for row in rows], dtype=np.float64)
                 summary[metric] = float(values.mean())
                 summary[f"{metric}_se"] = (
                     float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None

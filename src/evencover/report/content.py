@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,15 +126,13 @@ class BlockView(NamedTuple):
 class ReportCounts:
     """Counts of test rows, and the first few missed and covered rows of each class as examples.
 
-    ``counts`` are those of `evaluate`; ``covered_by_size`` (K + 1,) counts covered rows by the size
-    of their set.
+    ``counts`` are those of `evaluate`.
     """
 
     counts: EvaluationCounts
 
     def __init__(self, n_classes: int) -> None:
         many = n_classes > 3000  # fewer examples keep the page small
-        self.covered_by_size = np.zeros(n_classes + 1, dtype=np.int64)
         self.n_members = 6 if many else 10
         # How many more examples are wanted of missed (column 0) and covered rows (column 1).
         self.wanted = np.tile(np.array([2, 1] if many else [3, 2]), (n_classes, 1))
@@ -156,12 +153,10 @@ class ReportCounts:
 
     def _add(self, part: BlockView | ReportCounts) -> None:
         if isinstance(part, ReportCounts):
-            self.covered_by_size += part.covered_by_size
             for label, examples in enumerate(part.examples):
                 for example in examples:
                     self.add_example(label, example)
             return
-        np.add.at(self.covered_by_size, part.sets.sizes[part.is_covered], 1)
         wanted = np.append(self.wanted, 0)  # no example of an unknown label
         for row in _first_of_each(part.labels * 2 + part.is_covered, wanted).tolist():
             self.add_example(int(part.labels[row]), part.example(row, self.n_members))
@@ -225,7 +220,7 @@ def describe(
         "numbers": descriptions("report", report.target_text, report),
         "true_gap_interval": [or_none(limit) for limit in report.true_gap_interval],
         "size_quantiles": report.size_quantiles,
-        "coverage_by_size": coverage_by_size(report.size_counts, counts.covered_by_size),
+        "strata": [stratum._asdict() for stratum in report.strata],
         "acceptance": _about_acceptance(report),
         "contributors": _about_contributors(report),
         "crowding": or_none(report.crowding),
@@ -280,29 +275,6 @@ def _about_guarantees(predictor: BasePredictor) -> str:
     if lowest == highest:
         return ""
     return f"Depending on its calibration examples, a class is guaranteed {lowest} to {highest}."
-
-
-def coverage_by_size(size_counts: IntArray, covered: IntArray) -> list[dict[str, Any]]:
-    """Return coverage and its 95% interval by set size: 0, 1, 2, 3 to 5, 6 to 10, ...
-
-    Both inputs (K + 1,) count rows by size. Sizes that no set has are left out.
-
-    >>> [(r["from"], r["to"], r["coverage"]) for r in
-    ...  coverage_by_size(np.array([1, 4, 0, 1, 1]), np.array([0, 3, 0, 1, 1]))]
-    [(0, 0, 0.0), (1, 1, 0.75), (3, 4, 1.0)]
-    """
-    n_classes, table = len(size_counts) - 1, []
-    steps, power = [0, 1, 2, 3], 1
-    while steps[-1] <= n_classes:
-        steps += [5 * power + 1, 10 * power + 1, 20 * power + 1]
-        power *= 10
-    for first, after in pairwise(steps):
-        rows, hits = int(size_counts[first:after].sum()), int(covered[first:after].sum())
-        if rows:
-            low, high = clopper_pearson(hits, rows).round(4).tolist()
-            counts = {"from": first, "to": min(after - 1, n_classes), "rows": rows, "covered": hits}
-            table.append(counts | {"coverage": hits / rows, "low": low, "high": high})
-    return table
 
 
 def _about_acceptance(report: CoverageReport) -> dict[str, Any]:
