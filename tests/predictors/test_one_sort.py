@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from evencover import PooledPredictor, _kernels
-from evencover.predictors import make_predictor, pooled
+from evencover.predictors import make_predictor, normal_model, pooled
 
 N_ROWS, K = 4000, 40
 METHODS = {
@@ -70,6 +70,7 @@ def test_threads_and_blocks_change_no_threshold(monkeypatch, threads, at_once, s
     once = PooledPredictor(split=split).fit_scores(scores, labels, K)
     monkeypatch.setenv("EVENCOVER_THREADS", threads)
     monkeypatch.setattr(pooled, "ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(normal_model, "ROWS_AT_ONCE", at_once)
     again = PooledPredictor(split=split).fit_scores(scores, labels, K)
     assert again.thresholds_.tolist() == once.thresholds_.tolist()
 
@@ -80,7 +81,7 @@ def test_the_class_line_is_that_of_all_classes_one_by_one():
     n = rng.integers(0, 9, 300)
     within = 0.8
     means = rng.normal(2 - 0.7 * np.log1p(n), np.sqrt(0.5 + within / np.maximum(n, 1)))
-    line, between = pooled._class_line(n, means, within)
+    line, between = normal_model._class_line(n, means, within)
     seen = n > 0
     x, y, w = np.log1p(n[seen]), means[seen], 1 / (between + within / n[seen])
     center, mean = np.average(x, weights=w), np.average(y, weights=w)

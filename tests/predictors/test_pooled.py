@@ -17,7 +17,8 @@ from evencover import (
 from evencover.comparison.splits import calibration_split
 from evencover.predictors import folds as folds_of_rows
 from evencover.predictors.folds import N_FOLDS, hold_out, one_of_each
-from evencover.predictors.pooled import NormalModel, moment_strength
+from evencover.predictors.normal_model import NormalModel
+from evencover.predictors.pooled import moment_strength
 from evencover.randomness import RandomStream, random_order
 
 K = 60

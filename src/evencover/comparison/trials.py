@@ -37,7 +37,7 @@ from evencover.predictors.calibration import (
 from evencover.predictors.fit import Fit
 from evencover.predictors.rule import BoundScore
 from evencover.randomness import places
-from evencover.scores import Score
+from evencover.scores import Score, make_score
 from evencover.sizes import at_once, sampled
 from evencover.threads import map_on_threads
 from evencover.topk import concatenate_rows
@@ -129,9 +129,9 @@ class ScoredRows:
 
     def calibrate(self, predictor: BasePredictor, rows: IntArray) -> BasePredictor:
         """Fit a predictor on some of the rows, whose scores need no checks."""
-        score, rows = predictor._check_parameters(), rows[self.is_known[rows]]
+        rows = rows[self.is_known[rows]]
         calibration = CalibrationRows(
-            self.calibration_scores[score][rows],
+            self.calibration_scores[make_score(predictor.score)][rows],
             self.labels[rows],
             rows.astype(np.uint64),
             self.n_classes,

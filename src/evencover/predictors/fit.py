@@ -86,7 +86,7 @@ class Fit:
     ) -> Fit:
         """Calibrate the method of a predictor on rows; copy its parameters."""
         method = type(predictor)(**deepcopy(predictor.get_params()))
-        score = make_score(method.score).with_counts(rows.class_counts, rows.class_names)
+        score = method._check_parameters().with_counts(rows.class_counts, rows.class_names)
         scored = rows.scored_by(score)
         thresholds, state = copy(method)._calibrate(scored)  # what it sets on itself is lost
         if method.exact and thresholds.lower is None:

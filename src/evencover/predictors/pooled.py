@@ -32,8 +32,9 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.explanations import floor_sentence, target_coverage
 from evencover.predictors.fit import Fit
-from evencover.predictors.folds import HELD_OUT, N_FOLDS, Dealt, deal, tie_draws
+from evencover.predictors.folds import HELD_OUT, Dealt, deal, tie_draws
 from evencover.predictors.guarantees import AUTO, some_names
+from evencover.predictors.normal_model import NormalModel, fit_models, normal_scores
 from evencover.quantiles import (
     Alpha,
     ClassAlpha,
@@ -42,7 +43,6 @@ from evencover.quantiles import (
     Thresholds,
     break_ties,
     content_draws,
-    distinct,
     guard_ranks,
     just_below,
     select,
@@ -52,75 +52,7 @@ from evencover.threads import on_slices
 from evencover.validation import Check, one_of, real_number, unless
 
 ROWS_AT_ONCE = at_once(1 << 14)  # that one thread computes at a time
-SPREAD_ROWS = 40.0  # pseudo-count of the variance within classes
 LEAST_STRENGTH, MOST_STRENGTH = 5.0, 200.0  # no prior outweighs hundreds of examples
-
-
-class NormalModel(NamedTuple):
-    """Mean and standard deviation (K,) of each class's normal scores."""
-
-    mean: FloatArray
-    deviation: FloatArray
-
-    @classmethod
-    def fit(
-        cls, n: IntArray, total: FloatArray, squares: FloatArray, *, padding: float
-    ) -> NormalModel:
-        """Fit random effects to each class's count, sum and sum of squares (K,).
-
-        The class means follow N(a + b log(1 + n_y), between + within / n_y): rare classes tend to
-        be the hard ones. Each mean shrinks toward the line by within / between, each variance
-        toward `within`. For each row, `padding` rows of the pooled variance are added to `within`.
-        """
-        if not n.any():  # one fold holds all rows
-            return cls(np.zeros(len(n)), np.ones(len(n)))
-        own_mean = total / np.maximum(n, 1)
-        spread = np.maximum(squares - n * own_mean**2, 0.0)
-        everyone, missing = squares.sum() - total.sum() ** 2 / n.sum(), padding * n.sum()
-        freedom = n.sum() - (n > 0).sum() + missing
-        within = max((spread.sum() + missing * everyone / n.sum()) / freedom, 1e-6)
-        expected, between = _class_line(n, own_mean, within)
-        kappa = within / between
-        mean = (n * own_mean + kappa * expected) / (n + kappa)
-        variance = (SPREAD_ROWS * within + spread) / (SPREAD_ROWS + np.maximum(n - 1, 0))
-        return cls(mean, np.sqrt(variance * (1 + 1 / (n + kappa))))
-
-
-def _class_line(n: IntArray, means: FloatArray, within: float) -> tuple[FloatArray, float]:
-    """Fit a + b log(1 + n_y) to the class means; return it (K,) and the variance around it.
-
-    Weighted least squares; the variance is the one at which the weighted squares equal their
-    degrees of freedom (Paule and Mandel 1982), found by Newton's method. The slope shrinks to 0
-    within two standard errors, and a class without examples counts as having as many as the
-    rarest: a line through nearly equal counts is noise, which extrapolation would multiply.
-    """
-    # Classes of the same size have the same weight, so sums over them suffice.
-    sizes, size_of_class = distinct(n)
-    seen = sizes > 0
-    x = np.log1p(np.maximum(sizes, sizes[seen][0]))
-    n_classes = np.bincount(size_of_class)
-    y = np.bincount(size_of_class, means) / n_classes
-    spread = np.bincount(size_of_class, (means - y[size_of_class]) ** 2)
-    n_classes, spread = n_classes * seen, spread * seen
-    noise = within / np.maximum(sizes, 1)
-    freedom, has_slope = n_classes.sum() - 1, seen.sum() > 1 and n_classes.sum() > 2
-    between = slope = information = 0.0
-    for _ in range(100):
-        w = 1 / (between + noise)
-        weight = n_classes * w
-        center, mean = weight @ x / weight.sum(), weight @ y / weight.sum()
-        along, off = x - center, y - mean
-        if has_slope:
-            information = weight @ along**2  # 1 / var(slope)
-            slope = (weight * along) @ off / information
-        squares = spread + n_classes * (off - slope * along) ** 2
-        step = (w @ squares - (freedom - has_slope)) / max(w**2 @ squares, 1e-300)
-        if step <= 1e-9 * between:
-            break
-        between += step
-    slope *= max(0.0, 1 - 4 / max(slope**2 * information, 1e-300))
-    line = mean + slope * (x - center)
-    return line[size_of_class], min(max(between, 1e-3), 1e3)
 
 
 def moment_strength(hits: IntArray, n: IntArray, alpha: float) -> float:
@@ -238,19 +170,6 @@ def prior_level(
     return level + shared * (places / (len(normal) - 1))
 
 
-def normal_scores(places: Array, n: int) -> FloatArray:
-    """Compute Phi^-1(place / n), bounded."""
-    from scipy.special import ndtri
-
-    scores = np.empty(len(places))
-
-    def compute(some: slice) -> None:
-        ndtri(np.clip(places[some] / n, 1e-7, 1 - 1e-7), out=scores[some])
-
-    on_slices(compute, len(places), ROWS_AT_ONCE)
-    return scores
-
-
 def own_share(n: FloatArray | IntArray, c: float) -> FloatArray:
     """Compute n / (n + c), also for no examples and no prior."""
     return n / np.maximum(n + c, 1e-12)
@@ -361,40 +280,20 @@ class PooledPredictor(BasePredictor):
             learns, learned = folds != HELD_OUT, dealt.folds[dealt.by_score] != HELD_OUT
             places, scores = (np.cumsum(learned) - learned)[places], scores[learned]
         n_rows, cell = len(scores), np.multiply(folds, n_classes, dtype=np.int64) + labels
-
-        x = normal_scores(places + 0.5, n_rows)
-        shape = (N_FOLDS + 1, n_classes)
-        n, total, squares = (
-            np.bincount(cell, weights, shape[0] * shape[1]).reshape(shape)
-            for weights in (None, x, x * x)
-        )
-        for moment in (n, total, squares):  # each fold's become those of the others; last, of all
-            moment[HELD_OUT] = 0
-            np.subtract(moment.sum(axis=0), moment, out=moment)
-        # One example per class does not identify the variance within classes, so what is missing to
-        # 1.5 counts as such. A fold is padded like all rows.
-        padding = max(1.5 * (n[HELD_OUT] > 0).sum() / n_rows - 1, 1e-9)
-        model = NormalModel(*np.empty((2, *shape)))
-
-        def fit(some: slice) -> None:
-            for fold in range(some.start, some.stop):
-                moments = (n[fold], total[fold], squares[fold])
-                model.mean[fold], model.deviation[fold] = NormalModel.fit(*moments, padding=padding)
-
-        on_slices(fit, N_FOLDS + 1, max(1, ROWS_AT_ONCE // n_classes))
+        n, models = fit_models(cell, normal_scores(places + 0.5, n_rows), n_classes)
         normal, level = normal_scores(np.arange(n_rows + 1), n_rows), np.empty(len(own))
-        mean, deviation = model.mean.ravel(), model.deviation.ravel()
+        mean, deviation = models.mean.ravel(), models.deviation.ravel()
 
         def compute_prior(some: slice) -> None:
-            model_of_row = mean[cell[some]], deviation[cell[some]]
-            level[some] = prior_level(normal, places[some], *model_of_row, self.shared)
+            model = mean[cell[some]], deviation[cell[some]]
+            level[some] = prior_level(normal, places[some], *model, self.shared)
 
         on_slices(compute_prior, len(level), ROWS_AT_ONCE)
         counted = learns if dealt.is_once is None else (folds != HELD_OUT) & dealt.is_once[own]
         strength = self._strength(level[counted], labels[counted], rows)
         guards = self._guards(n, alpha)
         before = np.arange(len(own)) - np.repeat(dealt.offsets[:-1], counts)
-        before -= _kernels.rank_within(cell, shape[0] * n_classes)
+        before -= _kernels.rank_within(cell, n.size)
 
         def compute_level(some: slice) -> None:
             at = n.ravel()[cell[some]], level[some], strength, guards.ravel()[cell[some]]
@@ -408,7 +307,7 @@ class PooledPredictor(BasePredictor):
             normal,
             places[learns],
             np.append(0, np.cumsum(n[HELD_OUT])),
-            NormalModel(model.mean[HELD_OUT], model.deviation[HELD_OUT]),
+            NormalModel(models.mean[HELD_OUT], models.deviation[HELD_OUT]),
             strength,
             self.shared,
             guards[HELD_OUT],
