@@ -32,6 +32,7 @@ class RandomStream(IntEnum):
     THRESHOLD_TIES = 12  # whether scores equal to a randomized threshold are within it
     EVIDENCE = 13  # the order in which the monitor counts the rows of one call
     ACCEPTANCE = 14  # the half of the rows that proposes which predictions to accept
+    CAPS = 15  # the calibration rows that measure in how many sets a class would be
 
 
 def check_random_state(value: Any, owner: str) -> int:

@@ -104,6 +104,11 @@ class Thresholds(NamedTuple):
             ranks = np.maximum(ranks, np.clip(rank_floor, 0, len(ranks)).astype(ranks.dtype))
         return self._replace(upper=np.maximum(self.upper, floor), lower=lower, rank_limit=ranks)
 
+    def at_most(self, cap: FloatArray) -> Thresholds:
+        """Lower thresholds to `cap` (K,)."""
+        lower = None if self.lower is None else np.minimum(self.lower, cap)
+        return self._replace(upper=np.minimum(self.upper, cap), lower=lower)
+
 
 class Coverage(NamedTuple):
     """What the sets of labeled rows come to (n,): all that evaluation needs of them."""

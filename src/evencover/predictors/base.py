@@ -27,8 +27,10 @@ from evencover.predictors.calibration import (
     require_labels,
     rows_of_scores,
 )
+from evencover.predictors.caps import SampleCollector, ScoreSample
 from evencover.predictors.explanations import Explanation
 from evencover.predictors.fit import Fit
+from evencover.predictors.guarantees import AUTO
 from evencover.predictors.held_out import coverage_report
 from evencover.predictors.method import Method, parameters_in
 from evencover.predictors.rule import BoundScore, SetRule
@@ -80,6 +82,12 @@ class BasePredictor(Method):
         guarantees that coverage to classes with at least 1/(1 - floor) - 1 calibration examples.
         "auto", the default of POOLED, guarantees k/(n+1), where k is the largest rank with
         P(Binomial(n, 1 - alpha) < k) <= 0.1: 73% with 10 examples, 82% with 50 at alpha 0.1.
+    max_share
+        The price that a class may have: the largest share of the sets of other classes that it
+        may enter, such as 0.1. A threshold that exceeds it, and that of STANDARD, is lowered to
+        the larger of both limits. Such a class has no guarantee; `is_capped_` and `share_` name
+        it with its price. While a class is capped, other guarantees do not hold overall or for
+        clusters. P-values ignore caps. None caps nothing.
     """
 
     # ---- calibration -------------------------------------------------------------------------
@@ -94,6 +102,11 @@ class BasePredictor(Method):
                     check(values[name], name, owner)
         if self.exact and "exact" not in self.supports:
             raise self._not_exact()
+        if self.max_share is not None and self.floor not in (None, AUTO):
+            raise InputError(
+                f"'floor' and 'max_share' of {owner} cannot be combined if the floor is a number. "
+                f"Got {self.floor!r} and {self.max_share!r}; use floor='auto', or one of them."
+            )
         if "class alpha" not in self.supports and is_per_class(self.alpha):
             takers = [name for name, cls in PREDICTORS.items() if "class alpha" in cls.supports]
             raise InputError(
@@ -158,8 +171,13 @@ class BasePredictor(Method):
         is_stated = source.logits is not None
         logits = bool(source.logits) if is_stated else self.from_logits
         scoring = BoundScore(score, logits, self.random_state, assumed=not is_stated)
-        rows, read = read_rows(source, scoring, self.needs, executor)
-        self.fit_ = Fit.calibrated(self, rows, CalibrationInputs.of(read, len(rows.scores)))
+        collector = None
+        if self.max_share is not None:
+            collector = SampleCollector(scoring, source.n_classes, "ranks" in self.needs)
+        rows, read = read_rows(source, scoring, self.needs, executor, collector)
+        sample = None if collector is None else collector.result()
+        inputs = CalibrationInputs.of(read, len(rows.scores))
+        self.fit_ = Fit.calibrated(self, rows, inputs, sample)
         return self
 
     def fit_scores(
@@ -171,12 +189,19 @@ class BasePredictor(Method):
         ids: Any = None,
         ranks: Any = None,
         class_names: Sequence[str] | None = None,
+        sample: ScoreSample | None = None,
     ) -> Self:
         """Fit the thresholds to the scores (N,) of the true labels.
 
-        Some methods also need `ranks` (N,), from 1, of the true labels.
+        Some methods also need `ranks` (N,), from 1, of the true labels. `max_share` needs the
+        scores of every class in some rows, which only `fit` and `compare` have.
         """
         score = self._check_parameters()
+        if self.max_share is not None and sample is None:
+            raise InputError(
+                "'max_share' must be None in 'fit_scores', because it needs the scores of every "
+                f"class. Got {self.max_share!r}; use 'fit' with the rows."
+            )
         rows = rows_of_scores(
             scores,
             labels,
@@ -187,7 +212,7 @@ class BasePredictor(Method):
             class_names=class_names,
             of_base=score.base is score,
         )
-        self.fit_ = Fit.calibrated(self, rows, CalibrationInputs())
+        self.fit_ = Fit.calibrated(self, rows, CalibrationInputs(), sample)
         return self
 
     def partial_fit(
@@ -204,7 +229,7 @@ class BasePredictor(Method):
         """Add labeled rows to the calibration set and refit the thresholds.
 
         The result is bit-identical to `fit` on all rows, the new ones after the old, with the
-        same ids.
+        same ids. With `max_share`, it keeps the limits of the first calibration.
 
         Parameters
         ----------
@@ -306,7 +331,8 @@ class BasePredictor(Method):
     def with_alpha(self, alpha: Any) -> Self:
         """Return this predictor at another alpha, refitted to the calibration rows that it keeps.
 
-        The result is bit-identical to a new `fit` at this alpha on the same rows.
+        The result is bit-identical to a new `fit` at this alpha on the same rows. With `max_share`,
+        it keeps the limits of the first calibration.
 
         >>> from evencover import StandardPredictor
         >>> p = [[0.75, 0.25], [0.5, 0.5], [0.375, 0.625], [0.25, 0.75]]
@@ -402,6 +428,19 @@ class BasePredictor(Method):
         covers the class with probability k/(n+1) or more.
         """
         return self._any_fit.guarantees
+
+    @property
+    def is_capped_(self) -> Array:
+        """Whether `max_share` lowers the threshold of each class (K,)."""
+        return self._any_fit.is_capped
+
+    @property
+    def share_(self) -> FloatArray:
+        """The share of the sets of other classes that each class would enter without caps (K,).
+
+        NaN without `max_share`, and after an update or `with_alpha`.
+        """
+        return self._any_fit.share
 
     # ---- prediction --------------------------------------------------------------------------
 

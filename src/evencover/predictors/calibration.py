@@ -19,9 +19,10 @@ from evencover.engine.blocks import gathered, joined, map_source
 from evencover.errors import InputError, MismatchWarning, warn_caller
 from evencover.evaluation.label_fit import label_fit
 from evencover.ids import id_keys
+from evencover.predictors.caps import SampleCollector
 from evencover.predictors.right_model import Predictions
 from evencover.predictors.rule import BoundScore
-from evencover.quantiles import GroupedScores, calibration_scores
+from evencover.quantiles import ClassAlpha, GroupedScores, Groups, calibration_scores
 from evencover.randomness import RandomStream, places, random_order
 from evencover.scores import Score
 from evencover.topk import fewer
@@ -113,6 +114,10 @@ class CalibrationRows:
         order = _kernels.ascending(self.scores)
         order.setflags(write=False)
         return order
+
+    def by_alpha(self, alpha: ClassAlpha) -> Groups:
+        """Group the scores of the classes that share an alpha, as STANDARD does."""
+        return Groups(self.by(alpha.of_class), alpha.of_class)
 
     def by(self, group_of_class: IntArray) -> GroupedScores:
         """Sort the scores within groups of classes; classes of group -1 are left out."""
@@ -221,15 +226,22 @@ def read_rows(
     scoring: BoundScore,
     needs: tuple[str, ...],
     executor: Any,
+    collector: SampleCollector | None = None,
 ) -> tuple[CalibrationRows, Fingerprint]:
     """Read all rows; return the base scores of their labels, and a fingerprint of the rows.
 
-    Rows with labels that are not among the classes are left out.
+    Rows with labels that are not among the classes are left out. The collector, if there is one,
+    samples rows with the scores of every class.
     """
     with_ranks, with_values = "ranks" in needs, "label values" in needs and scoring.score.is_random
     score = partial(score_true_labels, scoring, with_ranks, with_values)
     sampler = Sampler(source.n_rows, source.offset)
-    parts = map_source(source, score, joined, executor, sampler=sampler)
+    if collector is None:
+        parts = map_source(source, score, joined, executor, sampler=sampler)
+    else:
+        also = partial(collector.also, score)
+        both = map_source(source, also, collector.merged, executor, sampler=sampler)
+        parts = collector.collected(both)
     columns, read = gathered(parts, source.n_rows), sampler.result()
     warn_of_mismatch(source, read, scoring)
     is_known = columns[1] < source.n_classes

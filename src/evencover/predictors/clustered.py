@@ -226,8 +226,7 @@ class ClusteredPredictor(GroupPredictor):
 
     def _derive(self, rows: CalibrationRows, state: ClusterState) -> Groups:
         if not state.n_clusters:  # as STANDARD
-            same_alpha = self._class_alpha(rows).of_class
-            return Groups(rows.by(same_alpha), same_alpha)
+            return rows.by_alpha(self._class_alpha(rows))
         _, proper = rows.split(state.n_clustering, self.random_state)
         # The null cluster is compared with all classes, whose scores are the last group.
         clusters = state.cluster_of_class

@@ -22,6 +22,7 @@ from evencover.errors import InputError, warn_caller
 from evencover.precision import PRECISIONS, warn_of_precision
 from evencover.predictors.acceptance import Acceptance
 from evencover.predictors.calibration import CalibrationInputs, CalibrationRows
+from evencover.predictors.caps import Caps, ScoreSample
 from evencover.predictors.guarantees import Floor, Needs, some_names
 from evencover.predictors.recall import RecallAtK
 from evencover.predictors.rule import BoundScore, SetRule
@@ -52,6 +53,8 @@ class Fit:
         The inputs of the rows.
     acceptance
         Which predictions to accept, if that was fitted.
+    caps
+        The classes whose thresholds `max_share` lowers, and its limits, if it is given.
     """
 
     method: Any  # a BasePredictor, whose module imports this one
@@ -60,14 +63,19 @@ class Fit:
     state: Any
     inputs: CalibrationInputs
     acceptance: Acceptance | None = None
+    caps: Caps | None = None
 
     def __post_init__(self) -> None:
-        read_only((self.thresholds, self.state, self.inputs, self.acceptance))
+        read_only((self.thresholds, self.state, self.inputs, self.acceptance, self.caps))
         _check_rows(self.rows)
         _check_inputs(self.inputs, self.n_classes)
         _check_thresholds(self.thresholds, self.n_classes)
         if self.acceptance is not None:
             _check_acceptance(self.acceptance, self.n_classes)
+        if (self.caps is None) != (self.method.max_share is None):
+            raise InputError("There must be caps if, and only if, 'max_share' is given.")
+        if self.caps is not None:
+            _check_caps(self.caps, self.n_classes)
         if not isinstance(self.state, self.method._State):
             name = self.method._State.__name__
             raise TypeError(
@@ -82,9 +90,16 @@ class Fit:
         predictor: Any,
         rows: CalibrationRows,
         inputs: CalibrationInputs,
+        sample: ScoreSample | None = None,
+        *,
         acceptance: Acceptance | None = None,
+        caps: Caps | None = None,
     ) -> Fit:
-        """Calibrate the method of a predictor on rows; copy its parameters."""
+        """Calibrate the method of a predictor on rows; copy its parameters.
+
+        With `max_share`, the limits of the thresholds come from a sample of these rows, or are
+        the `caps` of an earlier fit.
+        """
         method = type(predictor)(**deepcopy(predictor.get_params()))
         score = method._check_parameters().with_counts(rows.class_counts, rows.class_names)
         scored = rows.scored_by(score)
@@ -92,14 +107,20 @@ class Fit:
         if method.exact and thresholds.lower is None:
             raise method._not_exact()
         thresholds = method._with_floor(thresholds, scored)
-        fit = cls(method, rows, thresholds, state, inputs, acceptance)
+        if sample is not None and method.max_share is not None:
+            caps = sample.caps(method.max_share, score.base_thresholds(thresholds))
+        if caps is not None:
+            thresholds, caps = caps.applied(thresholds, method._standard(scored), score)
+        fit = cls(method, rows, thresholds, state, inputs, acceptance, caps)
         fit.warn()
         return fit
 
     def refitted(self, rows: CalibrationRows, inputs: CalibrationInputs, **changed: Any) -> Fit:
         """Calibrate on other rows, or with other parameters; all else as for this fit."""
-        method = self.method.with_params(**changed)
-        return Fit.calibrated(method, rows, inputs, self.acceptance)
+        method, caps = self.method.with_params(**changed), self.caps
+        if caps is not None:  # the sample behind their shares is gone
+            caps = caps._replace(share=np.full(self.n_classes, np.nan))
+        return Fit.calibrated(method, rows, inputs, acceptance=self.acceptance, caps=caps)
 
     def __reduce__(self) -> Any:
         # Copies and pickles are built by the constructor, too.
@@ -224,8 +245,23 @@ class Fit:
         guarantees = np.maximum(self.method._own_guarantees(self), by_floor)
         if self.recall is not None:
             guarantees = self.recall.limited(guarantees)
+        guarantees = np.where(self.is_capped, 0.0, guarantees)
         guarantees.setflags(write=False)
         return guarantees
+
+    @cached_property
+    def is_capped(self) -> Array:
+        """Whether `max_share` lowers the threshold of each class (K,)."""
+        none = np.zeros(self.n_classes, dtype=bool)
+        is_capped: Array = read_only(none if self.caps is None else self.caps.is_capped)
+        return is_capped
+
+    @cached_property
+    def share(self) -> FloatArray:
+        """The share of the sets of other classes that each class would enter without caps (K,)."""
+        unknown = np.full(self.n_classes, np.nan)
+        share: FloatArray = read_only(unknown if self.caps is None else self.caps.share)
+        return share
 
     @property
     def floor(self) -> Floor:
@@ -329,6 +365,7 @@ class Fit:
             "state": method._State,
             "inputs": CalibrationInputs,
             "acceptance": Acceptance,
+            "caps": Caps,
         }
 
     @cached_property
@@ -452,6 +489,14 @@ def _check_inputs(inputs: CalibrationInputs, n_classes: int) -> None:
     for text, end in inputs.fingerprints:
         if not isinstance(text, str) or type(end) is not int:
             raise InputError("Fingerprints must be text with the index after the last row.")
+
+
+def _check_caps(caps: Caps, n_classes: int) -> None:
+    check_array(caps.cap, "cap", np.float64, n_classes)
+    check_array(caps.excess, "excess", np.float64, n_classes)
+    check_array(caps.is_capped, "is_capped", np.bool_, n_classes)
+    if not np.isnan(caps.share).all():
+        check_array(caps.share, "share", np.float64, n_classes, 0, 1)
 
 
 def _check_acceptance(acceptance: Acceptance, n_classes: int) -> None:

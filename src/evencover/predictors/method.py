@@ -15,6 +15,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
 from evencover.predictors import explanations
 from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.caps import check_max_share
 from evencover.predictors.fit import Fit
 from evencover.predictors.guarantees import AUTO, Floor
 from evencover.quantiles import Alpha, ClassAlpha, Thresholds, check_alpha, exact_fraction
@@ -37,6 +38,7 @@ class Method:
     from_logits: bool = False
     random_state: int = 0
     floor: Alpha | None = None
+    max_share: Alpha | None = None
 
     method: ClassVar[str]
     # One sentence each, shown by help, `info`, the docs and the report.
@@ -70,6 +72,7 @@ class Method:
         "from_logits": flag,
         "random_state": partial(whole_number, low=0, high=2**64 - 1),
         "floor": unless((None, AUTO), exact_fraction),
+        "max_share": unless((None,), check_max_share),
     }
     # Words: the guarantee if classes have their own alpha and it is another one; why a class may be
     # undercovered, and the methods to try then for classes with many and with few calibration rows;
@@ -140,6 +143,16 @@ class Method:
         if self.floor is None:
             return thresholds
         return self._floor.raised(thresholds, rows, self._class_alpha(rows))
+
+    def _standard(self, rows: CalibrationRows) -> Thresholds:
+        """Compute STANDARD's thresholds with the parameters of this method, without a floor."""
+        alpha = self._class_alpha(rows)
+        return rows.by_alpha(alpha).thresholds(
+            alpha,
+            exact=self.exact,
+            random_state=self.random_state,
+            confidence=getattr(self, "confidence", None),
+        )
 
     @property
     def _floor(self) -> Floor:

@@ -47,5 +47,4 @@ class StandardPredictor(GroupPredictor):
     )
 
     def _derive(self, rows: CalibrationRows, state: None) -> Groups:
-        same_alpha = self._class_alpha(rows).of_class
-        return Groups(rows.by(same_alpha), same_alpha)
+        return rows.by_alpha(self._class_alpha(rows))
