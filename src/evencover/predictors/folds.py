@@ -37,6 +37,10 @@ class Dealt(NamedTuple):
     folds: Array
     is_once: Array | None
 
+    def by_class(self, values: Array) -> Array:
+        """Put values of the rows (N,) in the order of ``places``: by class, then by score."""
+        return values[self.by_score[self.places]]
+
     def warn_of_copies(self) -> None:
         """Warn of copies of rows where they are a notable share."""
         share = 0.0 if self.is_once is None else 1 - self.is_once.mean()

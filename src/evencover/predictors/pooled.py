@@ -272,16 +272,16 @@ class PooledPredictor(BasePredictor):
         dealt = self._deal(rows) if dealt is None else dealt
         alpha, n_classes = self._class_alpha(rows), rows.n_classes
         # From here on, rows are in the order of their classes and then of their scores.
-        counts, own = np.diff(dealt.offsets), dealt.by_score[dealt.places]
-        labels, folds = np.repeat(np.arange(n_classes), counts), dealt.folds[own]
-        learns: Any = ...
+        labels = np.repeat(np.arange(n_classes), np.diff(dealt.offsets))
+        folds = dealt.by_class(dealt.folds)
+        learns: Any = slice(None)
         places, scores = dealt.places, dealt.scores
         if self.split == "holdout":
             learns, learned = folds != HELD_OUT, dealt.folds[dealt.by_score] != HELD_OUT
             places, scores = (np.cumsum(learned) - learned)[places], scores[learned]
         n_rows, cell = len(scores), np.multiply(folds, n_classes, dtype=np.int64) + labels
         n, models = fit_models(cell, normal_scores(places + 0.5, n_rows), n_classes)
-        normal, level = normal_scores(np.arange(n_rows + 1), n_rows), np.empty(len(own))
+        normal, level = normal_scores(np.arange(n_rows + 1), n_rows), np.empty(len(rows))
         mean, deviation = models.mean.ravel(), models.deviation.ravel()
 
         def compute_prior(some: slice) -> None:
@@ -289,15 +289,16 @@ class PooledPredictor(BasePredictor):
             level[some] = prior_level(normal, places[some], *model, self.shared)
 
         on_slices(compute_prior, len(level), ROWS_AT_ONCE)
-        counted = learns if dealt.is_once is None else (folds != HELD_OUT) & dealt.is_once[own]
+        counted = learns
+        if dealt.is_once is not None:
+            counted = (folds != HELD_OUT) & dealt.by_class(dealt.is_once)
         strength = self._strength(level[counted], labels[counted], rows)
-        guards = self._guards(n, alpha)
-        before = np.arange(len(own)) - np.repeat(dealt.offsets[:-1], counts)
-        before -= _kernels.rank_within(cell, n.size)
+        guards, in_fold = self._guards(n, alpha), _kernels.rank_within(cell, n.size)
 
         def compute_level(some: slice) -> None:
+            before = np.arange(some.start, some.stop) - dealt.offsets[labels[some]] - in_fold[some]
             at = n.ravel()[cell[some]], level[some], strength, guards.ravel()[cell[some]]
-            level[some] = blend(before[some], *at)
+            level[some] = blend(before, *at)
 
         on_slices(compute_level, len(level), ROWS_AT_ONCE)
         # No set contains the label of a top-k row that does not list it, whatever the thresholds.
