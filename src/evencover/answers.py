@@ -81,7 +81,7 @@ class Levels(NamedTuple):
         """
         nodes, column = np.unique(self.node_of_class[level], return_inverse=True)
         cells = rows * len(nodes) + column.ravel()[classes]
-        sums = np.bincount(cells, p, n_rows * len(nodes)).reshape(n_rows, -1)
+        sums = np.bincount(cells, p, n_rows * len(nodes)).reshape(n_rows, len(nodes))
         sums[:, nodes == NO_NODE] = -1.0
         best = sums.argmax(axis=1)
         return nodes[best], sums[np.arange(n_rows), best]

@@ -220,6 +220,12 @@ class PredictionSets:
             raise InputError("Answers need cutoffs; call 'fit_acceptance' (--accept-accuracy).")
         return self._answers if self.index is None else replace(self._answers, index=self.index)
 
+    @property
+    def group_answers(self) -> Answers | None:
+        """The answers, if groups may answer; otherwise `accepted` says all."""
+        has_groups = self._answers is not None and self._answers.hierarchy.n_levels > 1
+        return self.answers if has_groups else None
+
     def contains(self, labels: Any, *, labels_are: str | None = None) -> Array:
         """Check whether each row's set contains its label, an index or a class name (N,).
 

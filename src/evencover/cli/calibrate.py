@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from evencover.cli import options
+from evencover.errors import InputError
 from evencover.output.atomic import check_output
 
 
@@ -17,6 +20,8 @@ def run(
     alpha_of: options.AlphaOf = None,
     floor: options.Floor = None,
     accept_accuracy: float | None = None,
+    accept_mode: Literal["class", "overall"] = "class",
+    taxonomy: str | None = None,
     settings: options.Settings = None,
     seed: options.Seed = 0,
     dask: options.Dask = None,
@@ -43,10 +48,17 @@ def run(
         One of the scores above.
     accept_accuracy
         Accept predictions so that this share of them is right.
+    accept_mode
+        Whether each predicted class has that target, or all accepted predictions together.
+    taxonomy
+        Answer with a wider group where the class is unsure: a file of classes and their groups
+        (.csv, .tsv or Newick), or "labels" for those of SpeciesNet.
     """
     from evencover.persistence import save
     from evencover.predictors import DEFAULT_METHOD
 
+    if taxonomy is not None and accept_accuracy is None:
+        raise InputError("--taxonomy needs --accept-accuracy, the accuracy of the answers.")
     inputs = [data, *read.files, *options.files_among(alpha_of, settings)]
     check_output(output, inputs, force=force, extensions=options.MODEL)
     (predictor,), (with_score,) = options.make_methods_and_scores(
@@ -63,7 +75,13 @@ def run(
     with options.executor(dask) as workers:
         predictor.fit(source, executor=workers)
         if accept_accuracy is not None:
-            predictor.fit_acceptance(source, accuracy=accept_accuracy, executor=workers)
+            predictor.fit_acceptance(
+                source,
+                accuracy=accept_accuracy,
+                per_class=accept_mode == "class",
+                taxonomy=taxonomy,
+                executor=workers,
+            )
     save(predictor, output, force=force)
     print(
         f"{output}: {predictor.method}, calibrated on {predictor.n_calibration_} rows "

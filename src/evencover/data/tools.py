@@ -131,15 +131,28 @@ def table_of_rows(values: Sequence[Any], keys: Keys) -> RecordTable:
     return RecordTable.open(None, None, keys, lambda _: iter(found), "the list")
 
 
+# What SpeciesNet says about a file after it has looked at it in every way.
+OWN_ANSWER = ("prediction", "prediction_score", "prediction_source")
+
 # ---- writing -------------------------------------------------------------------------------------
 
 
-def with_sets(document: Any, rows: Iterable[tuple[list[str], bool]]) -> Any:
-    """Return the document of SpeciesNet with the set of each prediction, and if it is accepted."""
+def with_sets(document: Any, rows: Iterable[Mapping[str, Any]]) -> Any:
+    """Return the document of SpeciesNet with the values of each prediction's row.
+
+    An answer takes the place of the tool's prediction; a row for review has none.
+    """
     left, changed = iter(rows), []
     for prediction in document["predictions"]:
         if "classifications" in prediction:
-            names, accepted = next(left)
-            prediction = {**prediction, "prediction_set": names, "accepted": accepted}
+            row = dict(next(left))
+            if "answer" in row:
+                names = ("answer", "answer_level", "answer_probability")
+                answer, level, probability = (row.pop(name) for name in names)
+                source = f"evencover: {level}" if answer else None
+                own = zip(OWN_ANSWER, (answer, probability, source), strict=True)
+                prediction = {k: v for k, v in prediction.items() if k not in OWN_ANSWER}
+                row |= {name: value for name, value in own if answer}
+            prediction = {**prediction, **row}
         changed.append(prediction)
     return {**document, "predictions": changed}

@@ -143,15 +143,27 @@ def write_predictions(
     path: str | os.PathLike[str], document: Any, blocks: Iterable[ListedSets], names: Sequence[str]
 ) -> int:
     """Write the JSON of SpeciesNet again, with the set of each prediction; return how many."""
-    rows: list[tuple[list[str], bool]] = []
+    rows: list[dict[str, Any]] = []
     for listed in blocks:
         lists = listed.sets.to_lists()
         accepted = listed.sets.accepted.tolist()
-        rows += zip([[names[y] for y in row] for row in lists], accepted, strict=True)
+        columns: dict[str, Sequence[Any]] = {
+            "prediction_set": [[names[y] for y in row] for row in lists],
+            "accepted": accepted,
+            **_answers(listed.sets),
+        }
+        values = zip(*columns.values(), strict=True)
+        rows += [dict(zip(columns, row, strict=True)) for row in values]
     text = json.dumps(with_sets(document, rows), ensure_ascii=False, indent=1)
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return len(rows)
+
+
+def _answers(sets: PredictionSets) -> dict[str, list[Any]]:
+    """Return the columns of the answers, if groups may answer."""
+    answers = sets.group_answers
+    return {} if answers is None else answers.columns()
 
 
 def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
@@ -176,6 +188,9 @@ def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> Non
                 columns[name] = pa.LargeListArray.from_arrays(ends, values)
             if listed.summaries is not None:
                 columns["summary"] = pa.array(listed.summaries, pa.string())
+            for name, column in _answers(listed.sets).items():
+                kind = pa.float64() if name == "answer_probability" else pa.string()
+                columns[name] = pa.array(column, kind)
             batch = pa.record_batch(columns)
             writer = writer or pq.ParquetWriter(path, batch.schema)
             writer.write_batch(batch)
@@ -198,6 +213,7 @@ def _columns(blocks: Iterable[_Numbered], class_names: Names) -> Iterator[dict[s
             columns["names"] = [names[a:b] for a, b in bounds]
         if listed.summaries is not None:
             columns["summary"] = listed.summaries
+        columns |= _answers(listed.sets)
         if listed.probabilities is not None:
             values = [float(f"{value:.6g}") for value in listed.probabilities.tolist()]
             columns["probabilities"] = [values[a:b] for a, b in bounds]
@@ -237,6 +253,10 @@ def _write_csv(
 def _cells(name: str, values: Sequence[Any], as_cell: Callable[[Any], Any]) -> Iterable[Any]:
     if name in ("row", "size"):
         return values
+    if name == "answer_probability":
+        return ("" if value is None else f"{value:.6g}" for value in values)
+    if name.startswith("answer"):
+        return ("" if value is None else as_cell(value) for value in values)
     if name == "accepted":
         return ("true" if value else "false" for value in values)
     if name in ("set", "probabilities"):

@@ -292,6 +292,8 @@ def _about_acceptance(report: CoverageReport) -> dict[str, Any]:
         "accuracy": or_none(report.accepted_accuracy),
         "interval": report.accepted_accuracy_interval.tolist(),
         "target": report.accept_accuracy,
+        "answers": report.answers,
+        "unsafe_answers": report.unsafe_answers,
         "unsafe": sorted(table, key=lambda row: row["accuracy"]),
     }
 

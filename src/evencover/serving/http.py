@@ -301,6 +301,8 @@ class Application:
                 answer["names"] = sets.to_lists(names=True)
             answer["probabilities"] = _probabilities(loaded, rows, sets)
             answer |= {"sizes": sets.sizes.tolist(), "accepted": sets.accepted.tolist()}
+            if sets.group_answers is not None:
+                answer |= sets.group_answers.columns()
             return Response(encode(answer | {"model": loaded.version}), media_type=JSON)
 
         return await self._compute(request, compute)

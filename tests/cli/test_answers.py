@@ -1,0 +1,172 @@
+"""Answers with groups on the command line: the same in every file, and in SpeciesNet's JSON."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli.running import refused, succeeded
+
+from evencover import InputError, Taxonomy, load
+
+pq = pytest.importorskip("pyarrow.parquet")
+NAMES = [f"{genus} {k}" for genus in ("Corvus", "Parus", "Strix") for k in range(3)]
+
+
+@pytest.fixture
+def rows(folder):
+    """Rows that are clear about the genus and not about the species; the last are new."""
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 9, 3000)
+    logits = rng.normal(0, 1, (3000, 9))
+    logits[np.arange(3000), labels] += 1.5
+    logits += 4.0 * (np.arange(9) // 3 == labels[:, None] // 3)
+    rows = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.savez("cal.npz", probs=rows[:2500], labels=labels[:2500], class_names=NAMES)
+    np.save("new.npy", rows[2500:])
+    lines = ["species,genus", *(f"{name},{name.split()[0]}" for name in NAMES)]
+    Path("tree.csv").write_text("\n".join(lines), encoding="utf-8")
+    return rows, labels
+
+
+@pytest.fixture
+def calibrated(rows, run):
+    accept = ("--accept-accuracy", "0.9", "--accept-mode", "overall", "--taxonomy", "tree.csv")
+    succeeded(run("calibrate", "cal.npz", "-o", "m.safetensors", *accept))
+    return load("m.safetensors")
+
+
+def test_calibrate_fits_what_python_does(rows, calibrated):
+    same = calibrated.answers("new.npy")
+    predictor = type(calibrated)().fit("cal.npz")
+    predictor.fit_acceptance("cal.npz", accuracy=0.9, per_class=False, taxonomy="tree.csv")
+    assert predictor.answers("new.npy").names == same.names
+    assert set(same.levels) == {"species", "genus", None}
+
+
+@pytest.mark.parametrize("name", ["sets.csv", "sets.jsonl", "sets.parquet", "folder"])
+def test_every_file_has_the_answers(calibrated, run, name):
+    succeeded(run("predict", "m.safetensors", "new.npy", "-o", name))
+    if name == "sets.csv":
+        found = list(csv.DictReader(Path(name).read_text("utf-8").splitlines()))
+        found = [{k: v or None for k, v in row.items()} for row in found]
+    elif name == "sets.jsonl":
+        found = [json.loads(line) for line in Path(name).read_text("utf-8").splitlines()]
+    else:
+        found = pq.read_table(name).to_pylist()
+    answers = calibrated.answers("new.npy")
+    assert [row["answer"] for row in found] == answers.names
+    assert [row["answer_level"] for row in found] == answers.levels
+    p = [
+        np.nan if row["answer_probability"] is None else row["answer_probability"] for row in found
+    ]
+    np.testing.assert_allclose(np.array(p, dtype=float), answers.probabilities, rtol=1e-5)
+
+
+def test_evaluate_and_the_page_show_each_level(rows, calibrated, run):
+    np.savez("test.npz", probs=rows[0][2500:], labels=rows[1][2500:], class_names=NAMES)
+    out = succeeded(run("evaluate", "m.safetensors", "test.npz")).out
+    succeeded(run("report", "m.safetensors", "test.npz", "-o", "page.html"))
+    report = calibrated.evaluate("test.npz")
+    table = {each["level"]: each for each in report.answers}
+    answers = calibrated.answers("new.npy")
+    for level in ("species", "genus"):
+        assert table[level]["rows"] == answers.counts()[level]
+    names = np.array([str(name) for name in answers.names])
+    truth = np.array(NAMES)[rows[1][2500:]]
+    is_right = [name in (true, true.split()[0]) for name, true in zip(names, truth, strict=True)]
+    n_answered = table["all answers"]["rows"]
+    assert table["all answers"]["accuracy"] == pytest.approx(np.sum(is_right) / n_answered)
+    assert f"{table['genus']['share']:.1%}" in out
+    assert "<bdi>genus</bdi></th>" in Path("page.html").read_text("utf-8")
+
+
+def test_a_taxonomy_needs_an_accuracy(rows, run):
+    line = refused(run("calibrate", "cal.npz", "-o", "m.safetensors", "--taxonomy", "tree.csv"))
+    assert "--accept-accuracy" in line
+
+
+LABELS = [
+    "1;aves;;;;;bird",
+    "2;aves;passeriformes;turdidae;turdus;migratorius;american robin",
+    "3;aves;passeriformes;turdidae;turdus;merula;blackbird",
+    "4;aves;passeriformes;corvidae;corvus;corax;raven",
+    "5;mammalia;carnivora;canidae;canis;lupus;wolf",
+    "6;mammalia;carnivora;canidae;canis;latrans;coyote",
+    "7;;;;;;blank",
+]
+
+
+def test_labels_of_species_net_are_a_taxonomy():
+    levels = Taxonomy.read("labels", LABELS).levels()
+    nodes = [*LABELS, *levels.groups]
+    found = [[None if k < 0 else nodes[k] for k in row] for row in levels.node_of_class]
+    assert levels.level_names == ("species", "genus", "family", "order", "class")
+    turdus, canis = (
+        ";aves;passeriformes;turdidae;turdus;;turdus",
+        ";mammalia;carnivora;canidae;canis;;canis",
+    )
+    assert found[1] == [None, turdus, turdus, LABELS[3], canis, canis, None]
+    assert found[4][:4] == [LABELS[0]] * 4  # the class of the model is the node
+    assert levels.are_right(np.array([0, 0, 1]), np.array([2, 0, 2])).tolist() == [
+        True,
+        True,
+        False,
+    ]
+    with pytest.raises(InputError, match="SpeciesNet"):
+        Taxonomy.read("labels", NAMES)
+
+
+def test_the_prediction_of_species_net_is_rewritten(folder, run):
+    rng = np.random.default_rng(4)
+    labels = rng.integers(0, 7, 2000)
+    genus = np.array([0, 1, 1, 2, 3, 3, 4])
+    logits = rng.normal(0, 1, (2000, 7)) + 4.0 * (genus == genus[labels][:, None])
+    logits[np.arange(2000), labels] += 1.5
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    predictions = [
+        {
+            "filepath": f"{row}.jpg",
+            "classifications": {"classes": LABELS, "scores": p[row].tolist()},
+            "prediction": LABELS[6],
+            "prediction_score": 0.5,
+            "prediction_source": "classifier",
+        }
+        for row in range(2000)
+    ]
+    Path("cal.json").write_text(json.dumps({"predictions": predictions}))
+    lines = ["id,label", *(f"{row}.jpg,{LABELS[y]}" for row, y in enumerate(labels))]
+    Path("labels.csv").write_text("\n".join(lines))
+    accept = ("--accept-accuracy", "0.9", "--accept-mode", "overall", "--taxonomy", "labels")
+    fit = ("--labels", "labels.csv", "-o", "m.safetensors", "--method", "standard")
+    succeeded(run("calibrate", "cal.json", *fit, *accept))
+    succeeded(run("predict", "m.safetensors", "cal.json", "-o", "out.json"))
+    written = json.loads(Path("out.json").read_text("utf-8"))["predictions"]
+    answers = load("m.safetensors").answers("cal.json")
+    assert len(set(answers.levels)) > 2
+    for found, name, level, score in zip(
+        written, answers.names, answers.levels, answers.probabilities, strict=True
+    ):
+        if name is None:
+            assert found.keys().isdisjoint({"prediction", "prediction_score", "prediction_source"})
+        else:
+            assert (found["prediction"], found["prediction_score"]) == (name, score)
+            assert found["prediction_source"] == f"evencover: {level}"
+
+
+def test_a_tree_in_newick_format_is_read(folder):
+    Path("tree.nwk").write_text("((ant:0.1,bee:2)insects,('red cat',dog)0.9);")
+    levels = Taxonomy.read("tree.nwk", ["ant", "bee", "red cat", "dog"]).levels()
+    assert levels.level_names == ("class", "group")
+    assert levels.groups == ("insects", "0.9")
+    Path("bad.nwk").write_text("((ant,bee)insects;")
+    with pytest.raises(InputError, match="Newick"):
+        Taxonomy.read("bad.nwk", ["ant", "bee"])
+
+
+def test_wide_columns_may_come_first(folder):
+    Path("tree.csv").write_text("family,genus,species\nF,G,a\nF,G,b\nF,,c\n")
+    levels = Taxonomy.read("tree.csv", ["a", "b", "c"]).levels()
+    assert levels.level_names == ("species", "genus", "family")
+    assert levels.groups == ("G", "F")
