@@ -222,7 +222,7 @@ class PredictionSets:
 
     @property
     def group_answers(self) -> Answers | None:
-        """The answers, if groups may answer; otherwise `accepted` says all."""
+        """The answers, if groups may answer; otherwise `accepted` is enough."""
         has_groups = self._answers is not None and self._answers.hierarchy.n_levels > 1
         return self.answers if has_groups else None
 

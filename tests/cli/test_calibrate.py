@@ -26,7 +26,7 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
     assert parameters == {
         **{"alpha": 0.05, "score": "raps", "gamma": 0.4, "n_clusters": 2, "exact": True},
         **{"keep_top": True, "from_logits": False, "random_state": 7},
-        **{"confidence": None, "floor": None},
+        **{"confidence": None, "floor": None, "max_share": None},
     }
     again = evencover.ClusteredPredictor(**model.get_params())
     quietly(again, data.rows[:300], data.labels[:300])

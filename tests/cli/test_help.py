@@ -79,4 +79,4 @@ def test_options_do_not_multiply():
         for argument in command.assemble_argument_collection()
         if argument.names[0].startswith("-")
     ]
-    assert len(arguments) <= 169
+    assert len(arguments) <= 185

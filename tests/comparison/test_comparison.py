@@ -90,7 +90,9 @@ def test_compare_is_the_naive_loop(data, sizes, variant):
                 np.testing.assert_array_equal(mine.class_counts, theirs.class_counts)
                 np.testing.assert_array_equal(mine.class_covered, theirs.class_covered)
                 np.testing.assert_array_equal(mine.size_counts, theirs.size_counts)
-                assert mine.metrics() == theirs.metrics()
+                # A comparison counts the sizes of sets, but not those of sets with their label.
+                theirs = replace(theirs, covered_sizes=None)
+                np.testing.assert_equal(mine.metrics(), theirs.metrics())
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def alone(trial, data):
     keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
     sets = trial.predictor.rule().predict_set(data.rows[tested], keys=keys[tested])
     tally = Tally.of(sets, data.labels[tested])
-    uncounted = ("size_sums", "appearances", "accepted", "accepted_right")  # in trials
+    uncounted = ("size_sums", "appearances", "accepted", "accepted_right", "covered_sizes")
     return tally._replace(**dict.fromkeys(uncounted))
 
 

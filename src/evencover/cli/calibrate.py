@@ -49,18 +49,17 @@ def run(
     accept_accuracy
         Accept predictions so that this share of them is right.
     accept_mode
-        Whether each predicted class has that target, or all accepted predictions together.
+        Whether each predicted class targets it, or only all together.
     taxonomy
-        Answer with a wider group where the class is unsure: a file of classes and their groups
-        (.csv, .tsv or Newick), or "labels" for those of SpeciesNet.
+        File of groups to answer with, or "labels" for SpeciesNet's.
     """
     from evencover.persistence import save
     from evencover.predictors import DEFAULT_METHOD
 
+    inputs = [data, *read.files, *options.files_among(alpha_of, settings), taxonomy]
+    check_output(output, inputs, force=force, extensions=options.MODEL)
     if taxonomy is not None and accept_accuracy is None:
         raise InputError("--taxonomy needs --accept-accuracy, the accuracy of the answers.")
-    inputs = [data, *read.files, *options.files_among(alpha_of, settings)]
-    check_output(output, inputs, force=force, extensions=options.MODEL)
     (predictor,), (with_score,) = options.make_methods_and_scores(
         [method or DEFAULT_METHOD], [score], options.read_settings(settings)
     )

@@ -131,7 +131,7 @@ def table_of_rows(values: Sequence[Any], keys: Keys) -> RecordTable:
     return RecordTable.open(None, None, keys, lambda _: iter(found), "the list")
 
 
-# What SpeciesNet says about a file after it has looked at it in every way.
+# SpeciesNet's own answer to a file.
 OWN_ANSWER = ("prediction", "prediction_score", "prediction_source")
 
 # ---- writing -------------------------------------------------------------------------------------

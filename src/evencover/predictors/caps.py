@@ -31,7 +31,7 @@ from evencover.sizes import at_once, sampled
 from evencover.threads import on_slices
 from evencover.validation import LARGEST
 
-# 64 MB of float32, but enough rows to tell a share of a hundredth.
+# 64 MB of float32, but enough rows to measure a share of a hundredth.
 MOST_ROWS, LEAST_ROWS, MOST_NUMBERS = sampled(4096), sampled(512), sampled(1 << 24, 600)
 NUMBERS_AT_ONCE = at_once(1 << 20)  # scores in float64 while they are computed
 
