@@ -31,7 +31,7 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
         raise InputError(f"save must get a predictor. Got {type(predictor).__name__}{remedy}.")
     from safetensors.numpy import save as to_bytes
 
-    metadata, arrays = predictor.current_fit().to_arrays()
+    metadata, arrays = Fit.of(predictor).to_arrays()
     path = check_output(path, force=force)
     metadata = {"format": FORMAT, "version": evencover.__version__, **metadata}
     metadata["checksum"] = checksum(metadata, arrays)

@@ -43,7 +43,7 @@ def naive_reports(data, make, score, alpha, n_splits, size):
         predictor.fit_scores(true_scores[rows], data.labels[rows], data.rows.shape[1], ids=rows)
         fit = predictor.fit_  # with the rows' own random numbers
         predictor.set_params(random_state=SEED)
-        predictor.fit_ = replace(fit, method=fit.method.with_params(random_state=SEED))
+        predictor.fit_ = replace(fit, method=replace(fit.method, random_state=SEED))
         source = predictor.fit_.open(data.rows[test], data.labels[test], allow_unknown=True)
         yield predictor.evaluate(replace(source, keys=keys[test]))
 

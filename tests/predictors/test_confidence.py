@@ -1,5 +1,6 @@
 """Promises for one calibration: the rank, who has it, and where it is said."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -83,7 +84,7 @@ def test_models_keep_it_and_info_and_the_page_say_it(simulate, tmp_path, predict
     rows, labels = simulate(800, 4)
     (rows, test_rows), (labels, test_labels) = np.split(rows, 2), np.split(labels, 2)
     predictor.fit(rows, labels)
-    usual = predictor.with_params(confidence=None).fit(rows, labels)
+    usual = replace(predictor, confidence=None).fit(rows, labels)
     assert (predictor.thresholds_ >= usual.thresholds_).all()
     assert (predictor.thresholds_ > usual.thresholds_).any()
     save(predictor, tmp_path / "m.safetensors")

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from evencover import PAS, InputError, load, save
 from evencover.predictors import make_predictor, method_names
-from evencover.predictors.fit import checksum
+from evencover.predictors.fit import Fit, checksum
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
@@ -69,7 +69,7 @@ def answers(fitted, rows):
     """All that a predictor says and keeps."""
     attributes = [name for name in dir(fitted) if name.endswith("_") and not name.startswith("_")]
     return (
-        checksum(*fitted.current_fit().to_arrays()),
+        checksum(*Fit.of(fitted).to_arrays()),
         fitted.predict_set(rows).to_lists(),
         [repr(getattr(fitted, name)) for name in attributes if name != "fit_"],
     )

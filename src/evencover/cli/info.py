@@ -14,6 +14,7 @@ from evencover.cli.console import print_text
 from evencover.cli.options import READ, Input, Json, print_json
 from evencover.data.source import Source
 from evencover.predictors import BasePredictor
+from evencover.predictors.fit import Fit
 from evencover.quantiles import is_per_class
 from evencover.scores import make_score
 from evencover.threads import n_threads
@@ -52,7 +53,7 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "examples_per_class": _spread(predictor.class_counts_),
         "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
         **_recall(predictor),
-        **predictor.current_fit().fitted_values,
+        **Fit.of(predictor).fitted_values,
     }
     return description | {
         "thresholds": predictor.thresholds_.tolist(),

@@ -19,6 +19,7 @@ from evencover.cli.console import note, watch
 from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import InputError
+from evencover.predictors.fit import Fit
 from evencover.quantiles import DEFAULT, ClassAlpha
 from evencover.validation import raise_unknown, unique_keys
 
@@ -106,7 +107,7 @@ class Rows:
 
         With a predictor, columns are in the order of its classes.
         """
-        model = None if predictor is None else predictor.current_fit().expected
+        model = None if predictor is None else Fit.of(predictor).expected
         how: Any = {"allow_unknown": allow_unknown, "read_labels": read_labels, "expected": model}
         source = as_source(data, **self._arguments(), **how)
         if source.matching is not None and not source.matching.is_doubtful:  # else it was warned

@@ -140,7 +140,7 @@ def compare_on(
         shared["floor"] = floor
     scores = list(rows.test_scores)
     settings = [
-        predictor.with_params(score=score, **shared)
+        replace(predictor, score=score, **shared)
         for score, predictor in product(scores, predictors)
     ]
     outcomes = try_all(rows, settings, splits, seed)

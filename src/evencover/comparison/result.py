@@ -56,7 +56,7 @@ class Candidate:
             score,
             tuple(outcome.report for outcome in tried),
             tuple(outcome.cost for outcome in tried),
-            "marginal_coverage" if tried[0].predictor.targets_average else "macro_coverage",
+            "marginal_coverage" if tried[0].predictor.fit_.targets_average else "macro_coverage",
         )
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from operator import iadd
@@ -69,7 +69,7 @@ def try_all(
 
     def fit(job: tuple[BasePredictor, Split]) -> Trial:
         predictor, split = job
-        fitted = predictor.with_params(random_state=(seed + split.repetition) % 2**64)
+        fitted = replace(predictor, random_state=(seed + split.repetition) % 2**64)
         return Trial(rows.calibrate(fitted, split.calibration), split.is_test)
 
     # Linear algebra starts no threads meanwhile. That limit is one for the whole process, and each

@@ -11,6 +11,7 @@ import inspect
 import os
 import tomllib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from itertools import groupby, product
@@ -33,6 +34,7 @@ from evencover.evaluation.report import or_none
 from evencover.output.atomic import read_record, write_csv, write_record
 from evencover.output.folders import input_digest, resumable_folder
 from evencover.predictors import BasePredictor, make_predictor
+from evencover.predictors.fit import Fit
 from evencover.quantiles import Alpha, exact_fraction
 from evencover.randomness import check_random_state, places
 from evencover.scores import Score, make_score
@@ -170,7 +172,7 @@ class Grid:
         variants = dict.fromkeys(flag(value, "exact", "a grid") for value in listed)
         clusterings = {"gamma": gamma, "n_clusters": n_clusters}
         self.predictors = [
-            predictor.with_params(exact=variant, alpha=alpha)
+            replace(predictor, exact=variant, alpha=alpha)
             for entry in _entries(methods, "methods")
             for predictor in _predictors(entry, clusterings)
             for variant in (variants if "exact" in predictor.supports else [False])
@@ -241,12 +243,12 @@ def _predictors(entry: Any, clusterings: dict[str, Any]) -> list[BasePredictor]:
     for key in table:
         if key in DECIDED:
             raise InputError(f"The grid sets {key!r} for all methods. Got it for {name!r}.")
-    predictor = make_predictor(name).with_params(**table)
+    predictor = make_predictor(name).set_params(**table)
     values = {key: _entries(v, key) for key, v in clusterings.items() if v is not None}
     if not clusterings.keys() <= predictor.get_params().keys():
         values = {}
     return [
-        predictor.with_params(**dict(zip(values, combination, strict=True)))
+        replace(predictor, **dict(zip(values, combination, strict=True)))
         for combination in product(*values.values())
     ]
 
@@ -390,7 +392,8 @@ def sample(n_rows: int, n_classes: int, n_avg: int, repetition: int, seed: int) 
 def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> Row:
     """Compute the rows of the table, and counts by class summed over the repetitions."""
     predictors = [
-        predictor.with_params(
+        replace(
+            predictor,
             score=unit.score,
             keep_top=predictor.keep_top is True,  # by default the paper's sets
         )
@@ -428,7 +431,7 @@ def _compute(grid: Grid, unit: Unit, rows: ScoredRows, splits: list[Split]) -> R
 
 def _record(grid: Grid, outcome: Outcome) -> Row:
     """Return the metrics of one trial."""
-    report, learned = outcome.report, outcome.predictor.current_fit().fitted_values
+    report, learned = outcome.report, Fit.of(outcome.predictor).fitted_values
     return {
         "alpha": report.alpha,
         # As given, or by the paper's rule; 0 if it fell back to STANDARD.

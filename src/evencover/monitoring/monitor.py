@@ -37,6 +37,7 @@ from evencover.monitoring.state import (
 )
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels, warn_of_mismatch
+from evencover.predictors.fit import Fit
 from evencover.predictors.held_out import about_copies
 from evencover.predictors.rule import SetRule
 from evencover.quantiles import Thresholds, exact_fraction
@@ -130,7 +131,7 @@ class CoverageMonitor:
         *,
         state: MonitorState | str | os.PathLike[str] | None = None,
     ) -> None:
-        self._fit = predictor.current_fit()
+        self._fit = Fit.of(predictor)
         asked = {"false_alarm": false_alarm, "tolerance": tolerance}
         level = exact_fraction(
             0.05 if false_alarm is None else false_alarm, "false_alarm", "CoverageMonitor"
@@ -319,7 +320,7 @@ class CoverageMonitor:
     def _source(
         self, probabilities: Any, labels: Any = None, ids: Any = None, **how: Any
     ) -> Source:
-        if self.predictor.current_fit() is not self._fit:
+        if Fit.of(self.predictor) is not self._fit:
             raise InputError(
                 "'predictor' must not change after its monitor is made. Got one that was "
                 "calibrated again; make a new CoverageMonitor."

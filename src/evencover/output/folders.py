@@ -27,6 +27,7 @@ from evencover.output.atomic import (
 )
 from evencover.output.writers import ListedSets, Listing, write_sets
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.fit import Fit
 from evencover.taxonomy import Taxonomy
 from evencover.threads import map_on_threads, results_in_order, single_threaded
 
@@ -147,7 +148,7 @@ def predict_to_folder(
     """
     folder = Path(folder).absolute()
     import_pyarrow()
-    source = predictor.current_fit().open(probabilities, ids=ids, read_labels=False)
+    source = Fit.of(predictor).open(probabilities, ids=ids, read_labels=False)
     if source.n_rows is None:
         raise InputError(
             "'probabilities' must be files or arrays, which can be read again. Got an iterator; "
@@ -157,7 +158,7 @@ def predict_to_folder(
     listing = Listing(with_probabilities, top, tree)
     partitions = list(cut(source))
     made_from = {
-        "model": predictor.current_fit().digest,
+        "model": Fit.of(predictor).digest,
         "input": input_digest(source),
         "way of listing classes": str(listing),
     }

@@ -22,6 +22,7 @@ from evencover.engine.blocks import map_source
 from evencover.errors import InputError
 from evencover.output.atomic import atomic_path, safe_cell
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.fit import Fit
 from evencover.predictors.rule import SetRule
 from evencover.sets import PredictionSets
 from evencover.taxonomy import Taxonomy
@@ -73,7 +74,7 @@ class Listing:
         executor: Any = None,
     ) -> Iterator[ListedSets]:
         """Yield listed sets; parameters are those of `predict_set_blocks`."""
-        source = predictor.current_fit().open(probabilities, ids=ids, read_labels=False)
+        source = Fit.of(predictor).open(probabilities, ids=ids, read_labels=False)
         list_block = partial(self.list_block, predictor.rule(logits=source.logits))
         return map_source(source, list_block, ListedSets.concatenate, executor)
 

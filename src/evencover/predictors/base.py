@@ -32,7 +32,7 @@ from evencover.predictors.explanations import Explanation
 from evencover.predictors.fit import Fit
 from evencover.predictors.guarantees import AUTO
 from evencover.predictors.held_out import coverage_report
-from evencover.predictors.method import Method, parameters_in
+from evencover.predictors.method import Method
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.quantiles import (
     is_per_class,
@@ -245,7 +245,7 @@ class BasePredictor(Method):
         >>> parts.thresholds_ == StandardPredictor(alpha=0.5).fit(p, [0, 1, 0, 1]).thresholds_
         array([ True,  True])
         """
-        fit = self.current_fit()
+        fit = Fit.of(self)
         if not fit.rows.of_base:
             raise InputError(
                 f"This {self.method!r} predictor cannot be updated, because its scores depend on "
@@ -299,7 +299,7 @@ class BasePredictor(Method):
         taxonomy
             A `Taxonomy`, or what `Taxonomy.read` makes one from.
         """
-        fit = self.current_fit()
+        fit = Fit.of(self)
         for name, value in (("accuracy", accuracy), ("confidence", confidence)):
             real_number(value, name, "fit_acceptance", 0, 1, open_low=True, open_high=True)
         flag(per_class, "per_class", "fit_acceptance")
@@ -339,34 +339,13 @@ class BasePredictor(Method):
         >>> StandardPredictor(alpha=0.5).fit(p, [0, 1, 0, 1]).with_alpha(0.25).thresholds_
         array([0.625, 0.625])
         """
-        fit = self.current_fit()
-        other = self.with_params(alpha=alpha)
+        fit = Fit.of(self)
+        other = replace(self, alpha=alpha)
         other._check_parameters()
         other.fit_ = fit.refitted(fit.rows, fit.inputs, alpha=alpha)
         return other
 
     # ---- the fit -----------------------------------------------------------------------------
-
-    def current_fit(self) -> Fit:
-        """Return the fit; raise if there is none, or if a parameter was changed after it."""
-        attributes = vars(self)
-        fit: Fit = attributes.get("fit_") or self._any_fit
-        cls: Any = type(self)
-        read = parameters_in(cls)
-        now, then = read(attributes), read(vars(fit.method))
-        try:
-            if now == then:
-                return fit
-        except ValueError:  # arrays have no truth value
-            pass
-        for name, value, fitted in zip(self._parameter_names(), now, then, strict=True):
-            if not np.array_equal(value, fitted):
-                remedy = "; 'with_alpha' changes alpha without data" if name == "alpha" else ""
-                raise InputError(
-                    f"'{name}' of this {type(self).__name__} must be that of its fit, {fitted!r}. "
-                    f"Got {value!r}; call 'fit' again{remedy}."
-                )
-        return fit
 
     @property
     def _any_fit(self) -> Fit:
@@ -450,7 +429,7 @@ class BasePredictor(Method):
         `logits` states whether rows are logits. By default `from_logits` does, and the rule
         rejects probabilities where it expects logits.
         """
-        return self.current_fit().rule.for_input(logits)
+        return Fit.of(self).rule.for_input(logits)
 
     def predict_set(
         self,
@@ -472,7 +451,7 @@ class BasePredictor(Method):
         class_names
             Names of the classes of these rows by index, if neither rows nor model have them.
         """
-        fit, few = self.current_fit(), None
+        fit, few = Fit.of(self), None
         if executor is None and class_names is None and ids is not False:
             few = _few_rows(probabilities, fit.rows.n_classes)
         if few is not None:
@@ -507,7 +486,7 @@ class BasePredictor(Method):
         self, probabilities: Any, *, ids: Any = None, executor: Any = None
     ) -> Iterator[PredictionSets]:
         """Yield the prediction sets block by block; on an executor, part by part."""
-        fit = self.current_fit()
+        fit = Fit.of(self)
         return _map_sets(fit, fit.open(probabilities, ids=ids, read_labels=False), executor)
 
     def predict_p(self, probabilities: Any, *, ids: Any = None) -> Any:
@@ -517,7 +496,7 @@ class BasePredictor(Method):
         class (`keep_top`) may add classes to it. Of top-k rows the result is a SciPy CSR array
         with the p-values of the listed classes.
         """
-        fit = self.current_fit()
+        fit = Fit.of(self)
         source = fit.open(probabilities, ids=ids, read_labels=False)
         parts = list(map_source(source, partial(fit.p_values, logits=source.logits)))
         if not isinstance(parts[0], np.ndarray):
@@ -546,7 +525,7 @@ class BasePredictor(Method):
         probabilities, labels, ids, class_names, labels_are, allow_sorted, executor
             As in `fit`.
         """
-        fit = self.current_fit()
+        fit = Fit.of(self)
         source = fit.open(
             probabilities,
             labels,
@@ -563,12 +542,12 @@ class BasePredictor(Method):
 
     def explain(self, report: CoverageReport, class_index: int) -> Explanation:
         """Explain a class's threshold and, if it is undercovered, why and what to try."""
-        return explanations.explain(self.current_fit(), report, class_index)
+        return explanations.explain(Fit.of(self), report, class_index)
 
     @property
     def guarantee_text(self) -> str:
         """The guarantee of this predictor, as `info` and the report show it."""
-        return explanations.guarantee_text(self.current_fit())
+        return explanations.guarantee_text(Fit.of(self))
 
 
 PREDICTORS: Registry[BasePredictor] = Registry(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy, deepcopy
-from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache, cached_property, partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,28 @@ class Fit:
         self.method._check_fit(self)
 
     @classmethod
+    def of(cls, predictor: Any) -> Fit:
+        """Return a predictor's fit; raise for none, or if a parameter was changed after it."""
+        attributes = vars(predictor)
+        fit: Fit = attributes.get("fit_") or predictor._any_fit
+        kind: Any = type(predictor)
+        read = parameters_in(kind)
+        now, then = read(attributes), read(vars(fit.method))
+        try:
+            if now == then:
+                return fit
+        except ValueError:  # arrays have no truth value
+            pass
+        for name, value, fitted in zip(predictor._parameter_names(), now, then, strict=True):
+            if not np.array_equal(value, fitted):
+                remedy = "; 'with_alpha' changes alpha without data" if name == "alpha" else ""
+                raise InputError(
+                    f"'{name}' of this {kind.__name__} must be that of its fit, "
+                    f"{fitted!r}. Got {value!r}; call 'fit' again{remedy}."
+                )
+        return fit
+
+    @classmethod
     def calibrated(
         cls,
         predictor: Any,
@@ -117,7 +140,7 @@ class Fit:
 
     def refitted(self, rows: CalibrationRows, inputs: CalibrationInputs, **changed: Any) -> Fit:
         """Calibrate on other rows, or with other parameters; all else as for this fit."""
-        method, caps = self.method.with_params(**changed), self.caps
+        method, caps = replace(self.method, **changed), self.caps
         if caps is not None:  # the sample behind their shares is gone
             caps = caps._replace(share=np.full(self.n_classes, np.nan))
         return Fit.calibrated(method, rows, inputs, acceptance=self.acceptance, caps=caps)
@@ -276,6 +299,12 @@ class Fit:
         return confidence
 
     @property
+    def targets_average(self) -> bool:
+        """Whether the method targets coverage of 1 - alpha over all rows."""
+        targets_average: bool = self.method._targets_average
+        return targets_average
+
+    @property
     def row_needs(self) -> Needs:
         """How many rows a threshold takes."""
         return Needs.at(self.alpha.typical, self.confidence)
@@ -372,6 +401,12 @@ class Fit:
     def digest(self) -> str:
         """A hash of all that a file holds."""
         return checksum(*self.to_arrays())
+
+
+@cache
+def parameters_in(method: Any) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    """Return what reads the values of all parameters of a method from its attributes."""
+    return itemgetter(*method._parameter_names())
 
 
 def checksum(about: Any, arrays: Mapping[str, Array]) -> str:

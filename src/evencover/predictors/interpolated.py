@@ -44,7 +44,7 @@ class InterpolatedPredictor(BasePredictor):
     method: ClassVar[str] = "interpolated"
     summary: ClassVar[str] = "thresholds between those of classwise and standard"
     guarantee: ClassVar[str] = "Coverage of {twice} over all examples is guaranteed {sets}{single}."
-    targets_average: ClassVar[bool] = False  # but at something between
+    _targets_average: ClassVar[bool] = False  # but at something between
     supports: ClassVar[tuple[str, ...]] = ()
     _constraints: ClassVar[dict[str, Check]] = {"tau": partial(real_number, low=0, high=1)}
     _usual_cause: ClassVar[str] = (

@@ -50,7 +50,7 @@ class MacroPredictor(BasePredictor):
         "Mean coverage over classes of at least {target} is guaranteed {sets}{single}."
     )
     _usual_cause: ClassVar[str] = ONE_THRESHOLD
-    targets_average: ClassVar[bool] = False
+    _targets_average: ClassVar[bool] = False
     supports: ClassVar[tuple[str, ...]] = ()
     _depends_on_prevalence: ClassVar[bool] = False
     _missing_class_note: ClassVar[str] = (

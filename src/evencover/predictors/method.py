@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, partial
-from operator import itemgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from evencover.errors import InputError
 from evencover.predictors import explanations
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.caps import check_max_share
-from evencover.predictors.fit import Fit
+from evencover.predictors.fit import Fit, parameters_in
 from evencover.predictors.guarantees import AUTO, Floor
 from evencover.quantiles import Alpha, ClassAlpha, Thresholds, check_alpha, exact_fraction
 from evencover.scores import Score
@@ -51,7 +50,7 @@ class Method:
     # Of "exact", for exact=True, and "class alpha", for an alpha per class.
     supports: ClassVar[tuple[str, ...]] = ("exact",)
     # Whether it targets coverage of 1 - alpha over all rows.
-    targets_average: ClassVar[bool] = True
+    _targets_average: ClassVar[bool] = True
 
     # Whether that depends on class frequencies.
     _depends_on_prevalence: ClassVar[bool] = True
@@ -187,10 +186,6 @@ class Method:
             setattr(self, name, value)
         return self
 
-    def with_params(self, **parameters: Any) -> Self:
-        """Return a new, unfitted predictor with some parameters changed."""
-        return type(self)(**self.get_params()).set_params(**parameters)
-
     def __sklearn_tags__(self) -> Any:
         """Describe the predictor to scikit-learn, for `check_is_fitted`."""
         from sklearn.utils import Tags, TargetTags
@@ -205,9 +200,3 @@ class Method:
             if repr(value) != repr(default[name])
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
-
-
-@cache
-def parameters_in(method: Any) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-    """Return what reads the values of all parameters of a method from its attributes."""
-    return itemgetter(*method._parameter_names())

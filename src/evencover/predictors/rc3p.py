@@ -51,7 +51,7 @@ class RC3PPredictor(BasePredictor):
         "limit is known. It is estimated, so classes with few examples may be covered less."
     )
     needs: ClassVar[tuple[str, ...]] = ("ranks",)
-    targets_average: ClassVar[bool] = False
+    _targets_average: ClassVar[bool] = False
     supports: ClassVar[tuple[str, ...]] = ("class alpha",)
     _depends_on_prevalence: ClassVar[bool] = False
     _origin: ClassVar[str] = (

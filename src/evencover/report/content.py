@@ -19,6 +19,7 @@ from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels
 from evencover.predictors.explanations import origin_of_thresholds, set_by_floor
+from evencover.predictors.fit import Fit
 from evencover.predictors.held_out import coverage_report
 from evencover.predictors.rule import SetRule, listed_labels
 from evencover.quantiles import ClassAlpha, conformal_ranks
@@ -48,7 +49,7 @@ def report_content(
     taxonomy: Any = None,
 ) -> dict[str, Any]:
     """Read labeled rows once, in blocks, and return all that the report shows, ready for JSON."""
-    fit = predictor.current_fit()
+    fit = Fit.of(predictor)
     source = fit.open(probabilities, labels, ids, allow_unknown=True)
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     require_labels(source, "A report")

@@ -12,6 +12,7 @@ from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import likely_below
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanations import cause, rows_behind
+from evencover.predictors.fit import Fit
 from evencover.predictors.guarantees import Needs
 
 MANY_CLASSES = 20  # of which ten may be named for most labels
@@ -57,7 +58,7 @@ def usual_spread(predictor: BasePredictor, report: CoverageReport) -> float:
     Given n calibration rows, coverage is Beta distributed around 1 - alpha, with variance
     alpha (1 - alpha) / (n + 2); test rows add their own noise.
     """
-    inverse = 1 / (rows_behind(predictor.current_fit(), report) + 2) + 1 / report.n_rows
+    inverse = 1 / (rows_behind(Fit.of(predictor), report) + 2) + 1 / report.n_rows
     return float(2 * np.sqrt(report.alpha * (1 - report.alpha) * inverse))
 
 

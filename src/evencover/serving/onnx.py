@@ -23,6 +23,7 @@ from evencover.arrays import FloatArray
 from evencover.errors import InputError, needs
 from evencover.output.atomic import atomic_path, check_output
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.fit import Fit
 from evencover.predictors.rule import SetRule
 from evencover.rounding import SUM_TOLERANCE
 
@@ -345,7 +346,7 @@ def to_onnx(
     if not LEAST_OPSET <= opset <= onnx.defs.onnx_opset_version():
         latest = onnx.defs.onnx_opset_version()
         raise InputError(f"'opset' must be from {LEAST_OPSET} to {latest}. Got {opset!r} instead.")
-    if predictor.current_fit().rows.is_listed:
+    if Fit.of(predictor).rows.is_listed:
         raise InputError(
             "ONNX graphs take the probabilities of all classes. Got a predictor calibrated on "
             "top-k rows; serve it with 'evencover serve'."
@@ -365,7 +366,7 @@ def onnx_inputs(
     predictor: BasePredictor, probabilities: Any, *, ids: Any = None
 ) -> dict[str, FloatArray]:
     """Return the random numbers (N,) that `predict_set` draws, as inputs of the graph."""
-    source = predictor.current_fit().open(probabilities, ids=ids, read_labels=False)
+    source = Fit.of(predictor).open(probabilities, ids=ids, read_labels=False)
     rule, numbers = predictor.rule(), []
     for block in source.blocks():
         draws = rule.scoring.draws(block, exact=rule.is_randomized)

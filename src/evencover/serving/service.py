@@ -23,6 +23,7 @@ from evencover.monitoring.database import StateError
 from evencover.monitoring.state import SentLabel, ServedRow
 from evencover.persistence import load
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.fit import Fit
 from evencover.predictors.rule import SetRule
 from evencover.rows import score_rows
 from evencover.sets import PredictionSets
@@ -199,7 +200,7 @@ class Service:
         Rows are an array or `TopK`; those with ids are recorded for the monitor.
         """
         loaded = loaded or self.now
-        loaded.predictor.current_fit().check_precision(rows)  # warns once
+        Fit.of(loaded.predictor).check_precision(rows)  # warns once
         keys = None if ids is None else id_keys(ids, len(rows))
         sets = loaded.rule.predict_set(rows, keys=keys)
         if keys is not None:
@@ -270,7 +271,7 @@ class Service:
         if stamp == loaded.stamp:
             return False
         predictor = load(self.model)
-        if predictor.current_fit().digest == loaded.version:
+        if Fit.of(predictor).digest == loaded.version:
             self.now = replace(loaded, stamp=stamp)
             return False
         self.now = self._load(stamp, predictor)
