@@ -27,6 +27,7 @@ LAYERS = (
         "rounding",
         "precision",
         "rows",
+        "templates",
         "text_tables",
         "topk",
         "validation",

@@ -13,11 +13,12 @@ from evencover.answers import Answers
 from evencover.arrays import Array, IntArray, data_frame, to_numpy
 from evencover.classes import Classes
 from evencover.errors import InputError
+from evencover.templates import Card, Shown
 from evencover.validation import whole_number
 
 
 @dataclass(frozen=True, eq=False)
-class PredictionSets:
+class PredictionSets(Shown):
     """One set of classes per row.
 
     Row i contains the classes ``indices[indptr[i]:indptr[i + 1]]``. Predictors list classes by
@@ -197,6 +198,16 @@ class PredictionSets:
             f"PredictionSets({len(self)} rows, {self.n_classes} classes, average size {mean:.2f}, "
             f"{int((sizes == 0).sum())} empty)"
         )
+
+    def _card(self) -> Card:
+        first = self[:5]
+        lists = first.to_lists(names=self.class_names is not None)
+        index = range(len(first)) if first.index is None else first.index
+        rows = [
+            (row, ", ".join(map(str, members)), "yes" if is_accepted else "no")
+            for row, members, is_accepted in zip(index, lists, first.accepted, strict=True)
+        ]
+        return Card(repr(self), (), ("row", "set", "accepted"), rows)
 
     @property
     def sizes(self) -> IntArray:

@@ -253,3 +253,16 @@ def test_bad_parameters_are_rejected(data, arguments, name):
 def test_unsuitable_data_are_rejected(rows, labels, words):
     with pytest.raises(InputError, match=words):
         compare(rows, labels)
+
+
+def test_frames_have_one_row_per_candidate_or_per_split(data):
+    result = compare(*data, methods=["standard"], n_splits=3)
+    candidates, splits = result.to_pandas(), result.to_pandas("splits")
+    assert candidates.to_dict("records") == result.rows()
+    assert splits.groupby("score")["cost"].mean().loc["aps"] == pytest.approx(
+        candidates.set_index("score").loc["aps", "cost"]
+    )
+    assert splits["split"].tolist() == [0, 1, 2] * 3
+    assert splits["avg_size"][0] == result.candidates[0].reports[0].avg_size
+    with pytest.raises(InputError, match="classes"):
+        result.to_pandas("classes")

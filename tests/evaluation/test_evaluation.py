@@ -143,3 +143,15 @@ def test_unsuitable_input_is_rejected():
     ):
         with pytest.raises(InputError, match=words):
             evaluate(*arguments)
+
+
+def test_frames_of_a_report_have_its_classes_and_its_metrics():
+    mask = np.array([[True, False], [True, True], [True, False]])
+    report = evaluate(PredictionSets.from_mask(mask, ["x", "y"]), ["x", "x", "y"])
+    classes, metrics = report.to_pandas(), report.to_pandas("metrics")
+    assert classes["name"].tolist() == ["x", "y"]
+    assert classes["coverage"].tolist() == [1.0, 0.0]
+    assert metrics.loc["avg_size", "value"] == report.avg_size
+    assert set(metrics.index) == set(report.metrics())
+    with pytest.raises(InputError, match="splits"):
+        report.to_pandas("splits")

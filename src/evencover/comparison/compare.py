@@ -23,6 +23,7 @@ from evencover.predictors.held_out import note_repeated_rows
 from evencover.quantiles import Alpha, ClassAlpha, is_per_class
 from evencover.randomness import check_random_state
 from evencover.scores import Score, Softmax, make_score, score_names
+from evencover.templates import Card, Shown
 from evencover.text_tables import folded
 from evencover.validation import whole_number
 
@@ -229,7 +230,7 @@ def recommend(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Recommendation:
+class Recommendation(Shown):
     """A recommended method, the reasons, and the numbers behind them.
 
     Attributes
@@ -281,6 +282,10 @@ class Recommendation:
             )
         lines.append("Measured on one split into halves; 'evencover compare' tries ten.")
         return "\n".join(lines)
+
+    def _card(self) -> Card:
+        title, *lines = self.reason.splitlines()
+        return self.comparison.card_with(title, lines)
 
     def __str__(self) -> str:
         return "\n".join(map(folded, self.reason.splitlines()))

@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import FloatArray
+from evencover.arrays import FloatArray, data_frame
 from evencover.comparison.splits import CalibrationSize
 from evencover.comparison.trials import Outcome
 from evencover.evaluation.metrics import shown_in
 from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import root_and_error, squared_gaps, squared_shortfalls
+from evencover.templates import Card, Shown
 from evencover.text_tables import NO_BREAK, aligned, folded
+from evencover.validation import raise_unknown
 
 MOST_NAMES = 6  # of candidates that a line lists
 MOST_SELECTED = 4  # candidates in the short table
@@ -99,7 +101,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Shown):
     """The result of `compare` at one calibration size, and at ``smaller`` ones if there are any.
 
     Attributes
@@ -347,6 +349,25 @@ class Comparison:
         curve = {"learning_curve": self.rows()} if self.smaller else {}
         return {**numbers, "candidates": self._rows(), **points, "reason": self.reason, **curve}
 
+    def to_pandas(self, of: str = "candidates") -> Any:
+        """Build a pandas data frame of `rows`, or of all metrics by split (``of="splits"``)."""
+        if of not in ("candidates", "splits"):
+            raise_unknown("table", of, ("candidates", "splits"))
+        records = self.rows() if of == "candidates" else self._splits()
+        return data_frame({name: [row[name] for row in records] for name in records[0]}, None)
+
+    def _splits(self) -> list[dict[str, Any]]:
+        return [
+            {"method": candidate.method, "score": candidate.score}
+            | {"n_calibration": result.n_calibration, "split": split, "cost": cost}
+            | report.metrics()
+            for result in self.by_size
+            for candidate in result.candidates
+            for split, (cost, report) in enumerate(
+                zip(candidate.costs, candidate.reports, strict=True)
+            )
+        ]
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one record per calibration size and candidate.
 
@@ -392,6 +413,12 @@ class Comparison:
 
     def table(self, candidates: Sequence[Candidate] | None = None) -> str:
         """Return the table of the `selection` with roles, or of others with CovGap and cost."""
+        titles, cells = self._table(candidates)
+        return aligned(titles, cells, left=(len(titles) - 1,) if candidates is None else ())
+
+    def _table(
+        self, candidates: Sequence[Candidate] | None = None
+    ) -> tuple[list[str], list[list[str]]]:
         is_short, below = candidates is None, self._short_target
         classes = f"classes\n{'below' if is_short else '<'} {below}"
         titles = ["", classes, "shortfall\nin points", "labels\nper set"]
@@ -416,7 +443,7 @@ class Comparison:
                 cost = f"{candidate.mean('cost'):.1f}{error}{mark}"
                 row += [f"{candidate.mean('covgap'):.1f}", cost]
             cells.append(row)
-        return aligned(titles, cells, left=(len(titles) - 1,) if is_short else ())
+        return titles, cells
 
     def curve_table(self) -> str:
         """Return labels per set and shortfall of every candidate at every calibration size."""
@@ -473,6 +500,14 @@ class Comparison:
         reason = map(folded, self.reason.splitlines())
         text = [folded(self.heading()), "", *table, "", *map(folded, meaning), "", *reason, *curve]
         return "\n".join(text)
+
+    def _card(self) -> Card:
+        return self.card_with(self.heading(), self.reason.splitlines())
+
+    def card_with(self, title: str, lines: Sequence[str]) -> Card:
+        """Show the short table in notebooks, with other words."""
+        titles, cells = self._table()
+        return Card(title, (), [title.replace("\n", " ") for title in titles], cells, lines)
 
     def __str__(self) -> str:
         return self.summary()

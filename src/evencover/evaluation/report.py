@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.answers import Levels
-from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.arrays import Array, FloatArray, IntArray, data_frame, to_numpy
 from evencover.classes import Classes
 from evencover.errors import InputError
 from evencover.evaluation.conditional import WorstSlab, worst_slab
-from evencover.evaluation.metrics import Confusions, CoverageMetrics, Tally, shown_in
+from evencover.evaluation.metrics import METRICS, Confusions, CoverageMetrics, Tally, shown_in
 from evencover.evaluation.statistics import clopper_pearson, likely_below
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
-from evencover.validation import whole_number
+from evencover.templates import Card, Shown
+from evencover.validation import raise_unknown, whole_number
 
 
 class ClassView(NamedTuple):
@@ -101,7 +102,7 @@ def evaluate(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CoverageReport(CoverageMetrics):
+class CoverageReport(CoverageMetrics, Shown):
     """Coverage and set sizes on test rows. Metrics over classes skip those without test rows.
 
     Gaps are in percentage points, as in the paper. ``alpha`` is the target miscoverage; where
@@ -363,6 +364,20 @@ class CoverageReport(CoverageMetrics):
         }
         return {name: values for name, values in columns.items() if values is not None}
 
+    def to_pandas(self, of: str = "classes") -> Any:
+        """Build a pandas data frame with one row per class, or per metric (``of="metrics"``)."""
+        if of == "classes":
+            return data_frame(self.class_columns(), None)
+        if of != "metrics":
+            raise_unknown("table", of, ("classes", "metrics"))
+        columns = {
+            "metric": [metric.title for metric in METRICS],
+            "value": [metric.of(self) for metric in METRICS],
+            "unit": [metric.unit for metric in METRICS],
+            "meaning": [metric.describe(self.target_text, self) for metric in METRICS],
+        }
+        return data_frame(columns, [metric.name for metric in METRICS])
+
     def summary(self, *, everything: bool = True) -> list[tuple[str, str, str]]:
         """List numbers as (name, value, meaning) for people: what matters, or all metrics."""
         target, sizes = self.target_text, self.size_quantiles
@@ -451,9 +466,25 @@ class CoverageReport(CoverageMetrics):
         rows = self.summary(everything=everything)
         return [f"{name:<18}{value:>8}   {meaning}" for name, value, meaning in rows]
 
+    @property
+    def _heading(self) -> str:
+        return f"{self.n_rows:,} examples, {self.n_classes:,} classes, target {self.target_text}"
+
+    def _card(self) -> Card:
+        heads = ["lowest upper limits", "coverage", "95% interval", "test rows"]
+        rows = [
+            (
+                view.name,
+                f"{view.coverage:.0%}",
+                f"{view.coverage_low:.0%} to {view.coverage_high:.0%}",
+                f"{view.test_rows:,}",
+            )
+            for view in self.worst_classes(5)
+        ]
+        return Card(self._heading, self.summary(everything=False), heads, rows, self.data_warnings)
+
     def __str__(self) -> str:
-        heading = f"{self.n_rows:,} examples, {self.n_classes:,} classes, target {self.target_text}"
-        return "\n".join([heading, *self.lines()])
+        return "\n".join([self._heading, *self.lines()])
 
     __repr__ = __str__
 

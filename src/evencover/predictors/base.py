@@ -43,13 +43,14 @@ from evencover.scores.registry import Registry
 from evencover.sets import PredictionSets
 from evencover.sizes import at_once
 from evencover.taxonomy import Taxonomy
+from evencover.templates import Card, Shown
 from evencover.validation import flag, real_number
 
 FEW_ELEMENTS = at_once(1 << 16, 10)  # below this, starting threads takes longer than the work
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BasePredictor(Method):
+class BasePredictor(Method, Shown):
     """Prediction sets {y : s(x, y) <= threshold of y}, with thresholds fitted by the method.
 
     A method is a subclass with a name, a summary, a guarantee and `_calibrate`; further parameters
@@ -66,8 +67,8 @@ class BasePredictor(Method):
     score
         "softmax", "aps", "raps", "saps", "pas", or a `Score`.
     exact
-        Randomize between two neighboring ranks so that coverage is exactly 1 - alpha. A row's set
-        then depends on its id (or content) and `random_state`.
+        Randomize between two neighboring ranks so that coverage is exactly 1 - alpha, or with
+        POOLED close to it. A row's set then depends on its id (or content) and `random_state`.
     keep_top
         Include the most probable class in every set, so that no set is empty. Sets only grow, so
         every guarantee remains. "auto" means True, but False with `exact`, whose coverage would
@@ -548,6 +549,17 @@ class BasePredictor(Method):
     def guarantee_text(self) -> str:
         """The guarantee of this predictor, as `info` and the report show it."""
         return explanations.guarantee_text(Fit.of(self))
+
+    def _card(self) -> Card:
+        fit: Fit | None = vars(self).get("fit_")
+        if fit is None:
+            return Card(repr(self), lines=[self.summary])
+        infinite = int(np.isinf(fit.thresholds.upper).sum())
+        figures = [
+            ("calibration examples", f"{len(fit.rows):,}", f"of {fit.n_classes:,} classes"),
+            ("always included", f"{infinite:,}", "classes with an infinite threshold"),
+        ]
+        return Card(repr(fit.method), figures, lines=[explanations.guarantee_text(fit)])
 
 
 PREDICTORS: Registry[BasePredictor] = Registry(

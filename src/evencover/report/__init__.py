@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +20,9 @@ from evencover.errors import InputError
 from evencover.output.atomic import atomic_path, check_output
 from evencover.predictors.base import BasePredictor
 from evencover.report.content import comparison_content, report_content
-from evencover.report.verdict import percent
+from evencover.templates import asset, environment
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
     from markupsafe import Markup
 
 __all__ = ["require_extra", "write_comparison", "write_report"]
@@ -114,31 +112,16 @@ def _render(
 ) -> str:
     from markupsafe import Markup
 
-    template = _environment().get_template(f"{name}.html.j2")
+    template = environment().get_template(f"{name}.html.j2")
     return template.render(
         title=title,
         content=content,
         version=evencover.__version__,
         data=script_json({**content, "charts": charts}),
-        style=Markup(_asset("page.css")),
-        script=inline_script("\n".join(map(_asset, ("shared.js", "charts.js", *scripts)))),
+        style=Markup(asset("page.css")),
+        script=inline_script("\n".join(map(asset, ("shared.js", "charts.js", *scripts)))),
         vega=inline_script(_vega()),
     )
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("evencover.report", "assets"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["percent"] = percent
-    return environment
 
 
 def script_json(value: Any) -> Markup:
@@ -168,10 +151,6 @@ def write_html(path: Path, html: str) -> Path:
         # A class name may contain half a surrogate pair, which UTF-8 cannot encode.
         temporary.write_bytes(html.encode("utf-8", "replace"))
     return path
-
-
-def _asset(name: str) -> str:
-    return files("evencover.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 @cache

@@ -23,17 +23,11 @@ from evencover.predictors.fit import Fit
 from evencover.predictors.held_out import coverage_report
 from evencover.predictors.rule import SetRule, listed_labels
 from evencover.quantiles import ClassAlpha, conformal_ranks
-from evencover.report.verdict import (
-    State,
-    class_states,
-    percent,
-    remedies,
-    usual_spread,
-    verdict,
-)
+from evencover.report.verdict import State, class_states, remedies, usual_spread, verdict
 from evencover.scores import make_score
 from evencover.sets import PredictionSets
 from evencover.taxonomy import Taxonomy
+from evencover.templates import percent
 from evencover.topk import TopK
 
 MOST_TARGETS = 3  # different target coverages that the report lists

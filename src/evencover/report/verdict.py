@@ -14,6 +14,7 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanations import cause, rows_behind
 from evencover.predictors.fit import Fit
 from evencover.predictors.guarantees import Needs
+from evencover.templates import percent
 
 MANY_CLASSES = 20  # of which ten may be named for most labels
 
@@ -25,15 +26,6 @@ class State(IntEnum):
     BELOW = 1
     ON_TARGET = 2
     ABOVE = 3
-
-
-def percent(share: float, digits: int = 1) -> str:
-    """Format a share as a percentage, without a trailing .0.
-
-    >>> percent(0.9), percent(0.8975)
-    ('90%', '89.8%')
-    """
-    return f"{round(100 * share, digits):g}%"
 
 
 def class_states(report: CoverageReport) -> IntArray:
