@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 # Commands by module; a function is called like its command, or `run`.
 COMMANDS = {
-    **{name: name for name in ("infer", "calibrate", "predict")},
+    **{"infer": "infer", "calibrate": "models", "predict": "predict"},
     **{"evaluate": "evaluate", "report": "evaluate", "info": "info"},
     **{"recommend": "compare", "compare": "compare"},
-    **{name: name for name in ("monitor", "update", "export", "serve")},
+    **{"monitor": "monitor", "update": "models", "export": "models", "serve": "serve"},
 }
 MAX_MESSAGE = 1000  # characters; names in a file can be of any length
 MIN_WIDTH, MAX_WIDTH = 20, 1000  # columns; rich folds forever where no letter fits

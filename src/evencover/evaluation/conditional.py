@@ -10,7 +10,7 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
-from evencover.evaluation.statistics import clopper_pearson
+from evencover.evaluation.statistics import share_with_limits
 from evencover.validation import real_number, whole_number
 
 LEAST_ROWS = 20  # of a stratum, below which its coverage is mostly noise
@@ -45,9 +45,8 @@ def strata_by_size(size_counts: IntArray, covered_sizes: IntArray) -> list[Strat
     for first, after in pairwise(starts):
         rows, covered = int(size_counts[first:after].sum()), int(covered_sizes[first:after].sum())
         if rows:
-            low, high = clopper_pearson(covered, rows).tolist()
-            last = min(after - 1, n_classes)
-            strata.append(Stratum(first, last, rows, covered, covered / rows, low, high))
+            last, shares = min(after - 1, n_classes), share_with_limits(covered, rows).tolist()
+            strata.append(Stratum(first, last, rows, covered, *shares))
     return strata
 
 

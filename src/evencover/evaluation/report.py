@@ -15,7 +15,7 @@ from evencover.classes import Classes
 from evencover.errors import InputError
 from evencover.evaluation.conditional import WorstSlab, worst_slab
 from evencover.evaluation.metrics import METRICS, Confusions, CoverageMetrics, Tally, shown_in
-from evencover.evaluation.statistics import clopper_pearson, likely_below
+from evencover.evaluation.statistics import clopper_pearson, likely_below, share_with_limits
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
 from evencover.templates import Card, Shown
@@ -50,6 +50,10 @@ def _share(part: Any, whole: IntArray) -> FloatArray:
 
 def _total(counts: IntArray | None) -> int:
     return 0 if counts is None else int(counts.sum())
+
+
+def _first_of(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def evaluate(
@@ -172,13 +176,10 @@ class CoverageReport(CoverageMetrics, Shown):
         """
         if self.listed_counts is None:
             return None
+        counts = np.stack([self.listed_counts, self.class_counts])
         limits = np.zeros(self.n_classes) if self.thresholds is None else self.thresholds
-        both = []
-        for classes in (slice(None), np.isinf(limits)):
-            n, n_listed = self.class_counts[classes].sum(), self.listed_counts[classes].sum()
-            share = n_listed / n if n else np.nan
-            both.append(np.append(share, clopper_pearson(n_listed, n)))
-        return both[0], both[1]
+        of_capped = counts[:, np.isinf(limits)].sum(axis=1)
+        return share_with_limits(*counts.sum(axis=1)), share_with_limits(*of_capped)
 
     # ---- accepted predictions, and labels that make sets large ----------------------------------
 
@@ -188,20 +189,22 @@ class CoverageReport(CoverageMetrics, Shown):
 
         NaN if accepted rows were not counted.
         """
-        if self.accepted is None:
-            return np.nan
-        return float(_total(self.accepted) / max(1, self.size_counts.sum()))
+        n_rows = max(1, self.size_counts.sum())
+        return np.nan if self.accepted is None else float(self.accepted.sum() / n_rows)
 
     @property
     def accepted_accuracy(self) -> float:
         """Accuracy among accepted predictions; NaN if none is accepted."""
-        accepted = _total(self.accepted)
-        return _total(self.accepted_right) / accepted if accepted else np.nan
+        return float(self._acceptance[0])
 
     @property
     def accepted_accuracy_interval(self) -> FloatArray:
         """Exact 95% confidence limits of the accuracy among accepted predictions (2,)."""
-        return clopper_pearson(_total(self.accepted_right), _total(self.accepted))
+        return self._acceptance[1:]
+
+    @property
+    def _acceptance(self) -> FloatArray:
+        return share_with_limits(_total(self.accepted_right), _total(self.accepted))
 
     @cached_property
     def is_unsafe(self) -> Array:
@@ -225,9 +228,9 @@ class CoverageReport(CoverageMetrics, Shown):
         for number, name in enumerate((*self.levels.level_names, "all answers")):
             here = of_node == number if number < self.levels.n_levels else slice(None)
             n, right = int(self.answered[here].sum()), int(self.answered_right[here].sum())
-            low, high = clopper_pearson(right, n).tolist()
+            accuracy, low, high = share_with_limits(right, n).tolist()
             counts = {"level": name, "rows": n, "share": n / max(1, int(self.size_counts.sum()))}
-            table.append(counts | {"accuracy": right / n if n else None, "low": low, "high": high})
+            table.append(counts | {"accuracy": or_none(accuracy), "low": low, "high": high})
         return table
 
     @cached_property
@@ -261,8 +264,8 @@ class CoverageReport(CoverageMetrics, Shown):
         if self.appearances is None:
             return ""
         n_sets, n_right = int(self.appearances[index]), int(self.class_covered[index])
-        share = f"appears in {n_sets / self.n_rows:.1%} of sets"
-        return f"{share}, right in {n_right / n_sets:.1%}" if n_sets else share
+        right = f", right in {n_right / n_sets:.1%}" if n_sets else ""
+        return f"appears in {n_sets / self.n_rows:.1%} of sets{right}"
 
     # ---- single classes ---------------------------------------------------------------------
 
@@ -285,7 +288,7 @@ class CoverageReport(CoverageMetrics, Shown):
         low, high = self.class_coverage_interval[index].tolist()
         return ClassView(
             class_index=index,
-            name=str(index) if self.class_names is None else str(self.class_names[index]),
+            name=self._names(np.array([index]))[0],
             coverage=float(self.class_coverage[index]),
             coverage_low=low,
             coverage_high=high,
@@ -381,13 +384,16 @@ class CoverageReport(CoverageMetrics, Shown):
     def summary(self, *, everything: bool = True) -> list[tuple[str, str, str]]:
         """List numbers as (name, value, meaning) for people: what matters, or all metrics."""
         target, sizes = self.target_text, self.size_quantiles
+        below = np.flatnonzero(self.likely_below)
+        below = below[np.argsort(self.class_coverage[below], kind="stable")]
+        names = f": {_first_of(self._names(below))}" if len(below) else ""
         rows = [
             ("overall coverage", f"{self.marginal_coverage:.1%}", f"of {self.n_rows:,} examples; "
              f"target {100 * (1 - self.alpha):.4g}%"),
             ("labels per set", f"{self.avg_size:.1f}", f"median {sizes['50']}, 95% have at most "
              f"{sizes['95']}"),
-            (f"below {target}", str(self.n_likely_below), f"of {self.n_classes_evaluated:,} "
-             f"classes, significantly{self._name_below()}"),
+            (f"below {target}", str(len(below)), f"of {self.n_classes_evaluated:,} classes, "
+             f"significantly{names}"),
             ("typical shortfall", "–" if np.isnan(self.shortfall) else f"{self.shortfall:.1f}",
              f"points of a class below {target}, noise-corrected"),
         ]  # fmt: skip
@@ -431,21 +437,16 @@ class CoverageReport(CoverageMetrics, Shown):
                 text = "of predictions; {accuracy:.1%} right, 95% interval {low:.1%} to {high:.1%}"
             rows.append((f"  {each['level']}"[:17], f"{each['share']:.1%}", text.format(**each)))
         if self.unsafe_answers:
-            n_unsafe, some = len(self.unsafe_answers), ", ".join(self.unsafe_answers[:3])
-            more = f" and {n_unsafe - 3} more" if n_unsafe > 3 else ""
-            meaning = f"answers significantly below the target accuracy: {some}{more}"
-            rows.append(("  unsafe", str(n_unsafe), meaning))
-        elif self.is_unsafe.any():
-            n_unsafe, target = int(self.is_unsafe.sum()), f"{100 * self.accept_accuracy:.4g}%"
-            names = self._few(np.flatnonzero(self.is_unsafe))
-            meaning = f"predicted classes significantly below {target}: {names}"
-            rows.append(("  unsafe", str(n_unsafe), meaning))
+            unsafe, what = self.unsafe_answers, "answers significantly below the target accuracy"
+        else:
+            unsafe, target = self._names(np.flatnonzero(self.is_unsafe)), self.accept_accuracy
+            what = f"predicted classes significantly below {100 * target:.4g}%"
+        if unsafe:
+            rows.append(("  unsafe", str(len(unsafe)), f"{what}: {_first_of(unsafe)}"))
         return rows
 
-    def _few(self, classes: IntArray) -> str:
-        """Name the first of some classes."""
-        names = [self.class_view(int(index)).name for index in classes[:3]]
-        return ", ".join(names) + (f" and {len(classes) - 3} more" if len(classes) > 3 else "")
+    def _names(self, classes: IntArray) -> list[str]:
+        return [str(k if self.class_names is None else self.class_names[k]) for k in classes]
 
     def _recall_summary(self, recall: FloatArray, capped: FloatArray) -> tuple[str, str, str]:
         """Show how many labels are listed: no set contains the others."""
@@ -454,12 +455,6 @@ class CoverageReport(CoverageMetrics, Shown):
             text += f"; of classes without a finite threshold {capped[0]:.1%}"
             text += f" ({capped[1]:.1%} to {capped[2]:.1%})"
         return "recall at k", f"{recall[0]:.1%}", text
-
-    def _name_below(self) -> str:
-        """Name the classes that are likely below the target, lowest coverage first."""
-        below = np.flatnonzero(self.likely_below)
-        order = below[np.argsort(self.class_coverage[below], kind="stable")]
-        return f": {self._few(order)}" if len(order) else ""
 
     def lines(self, *, everything: bool = False) -> list[str]:
         """Return the `summary` as aligned lines."""

@@ -24,6 +24,16 @@ def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> Fl
     return np.stack([low, high], axis=-1)
 
 
+def share_with_limits(successes: Any, trials: Any) -> FloatArray:
+    """Return the share of successes, NaN for no trials, and its exact 95% limits (3,).
+
+    >>> share_with_limits(8, 10).round(3).tolist()
+    [0.8, 0.444, 0.975]
+    """
+    share = successes / trials if trials else np.nan
+    return np.append(share, clopper_pearson(successes, trials))
+
+
 def likely_below(covered: IntArray, counts: IntArray, alpha: Any, rate: float = 0.05) -> Array:
     """Find classes likely covered less than 1 - alpha (K,), false discoveries held at `rate`.
 

@@ -34,9 +34,7 @@ from evencover.predictors.guarantees import AUTO
 from evencover.predictors.held_out import coverage_report
 from evencover.predictors.method import Method
 from evencover.predictors.rule import BoundScore, SetRule
-from evencover.quantiles import (
-    is_per_class,
-)
+from evencover.quantiles import is_per_class
 from evencover.rows import FLOAT_TYPES
 from evencover.scores import Score, make_score
 from evencover.scores.registry import Registry
@@ -101,8 +99,8 @@ class BasePredictor(Method, Shown):
                 # The class attribute is the default, which needs no check.
                 if name in values and values[name] is not getattr(type(self), name, None):
                     check(values[name], name, owner)
-        if self.exact and "exact" not in self.supports:
-            raise self._not_exact()
+        if "exact" not in self.supports:
+            self._reject_exact()
         if self.max_share is not None and self.floor not in (None, AUTO):
             raise InputError(
                 f"'floor' and 'max_share' of {owner} cannot be combined if the floor is a number. "
@@ -115,13 +113,6 @@ class BasePredictor(Method, Shown):
                 f"one per class; {listed(map(repr, takers), 5)} take that."
             )
         return make_score(self.score)
-
-    def _not_exact(self) -> InputError:
-        """Build the error for `exact` where coverage does not come from one conformal rank."""
-        return InputError(
-            f"The 'exact' parameter of {type(self).__name__} must be False: its coverage does not "
-            "come from one conformal rank. Got True."
-        )
 
     def fit(
         self,
@@ -159,20 +150,11 @@ class BasePredictor(Method, Shown):
             result is the same.
         """
         score = self._check_parameters()
-        source = as_source(
-            probabilities,
-            labels,
-            ids=ids,
-            class_names=class_names,
-            labels_are=labels_are,
-            allow_sorted=allow_sorted,
-            allow_unknown=True,
-        )
+        how: Any = {"class_names": class_names, "labels_are": labels_are, "allow_unknown": True}
+        source = as_source(probabilities, labels, ids=ids, allow_sorted=allow_sorted, **how)
         require_labels(source, "Calibration")
-        is_stated = source.logits is not None
-        logits = bool(source.logits) if is_stated else self.from_logits
-        scoring = BoundScore(score, logits, self.random_state, assumed=not is_stated)
-        collector = None
+        assumed = BoundScore(score, self.from_logits, self.random_state, assumed=True)
+        scoring, collector = assumed.for_input(source.logits), None
         if self.max_share is not None:
             collector = SampleCollector(scoring, source.n_classes, "ranks" in self.needs)
         rows, read = read_rows(source, scoring, self.needs, executor, collector)
@@ -480,8 +462,9 @@ class BasePredictor(Method, Shown):
         probabilities, ids, class_names, executor
             As in `predict_set`.
         """
-        how: dict[str, Any] = {"ids": ids, "class_names": class_names, "executor": executor}
-        return self.predict_set(probabilities, **how).answers
+        return self.predict_set(
+            probabilities, ids=ids, class_names=class_names, executor=executor
+        ).answers
 
     def predict_set_blocks(
         self, probabilities: Any, *, ids: Any = None, executor: Any = None
@@ -527,15 +510,8 @@ class BasePredictor(Method, Shown):
             As in `fit`.
         """
         fit = Fit.of(self)
-        source = fit.open(
-            probabilities,
-            labels,
-            ids,
-            class_names=class_names,
-            labels_are=labels_are,
-            allow_sorted=allow_sorted,
-            allow_unknown=True,
-        )
+        how: Any = {"class_names": class_names, "labels_are": labels_are, "allow_unknown": True}
+        source = fit.open(probabilities, labels, ids, allow_sorted=allow_sorted, **how)
         require_labels(source, "Evaluation")
         count, finish = fit.rule.for_input(source.logits).counts, EvaluationCounts.abridged
         counts, read = fold_source(source, count, EvaluationCounts.total, finish, executor)

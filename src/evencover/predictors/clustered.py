@@ -250,20 +250,17 @@ class ClusteredPredictor(GroupPredictor):
     @property
     def cluster_of_class_(self) -> IntArray:
         """The cluster of each class (K,), -1 for the null cluster."""
-        clusters: IntArray = self._any_fit.state.cluster_of_class
-        return clusters
+        return self._any_fit.state.cluster_of_class
 
     @property
     def n_clusters_(self) -> int:
         """The number of clusters; 0 for the STANDARD fallback."""
-        n_clusters: int = self._any_fit.state.n_clusters
-        return n_clusters
+        return self._any_fit.state.n_clusters
 
     @property
     def gamma_(self) -> float:
         """The fraction of rows used for clustering; 0 for the STANDARD fallback."""
-        gamma: float = self._any_fit.state.gamma
-        return gamma
+        return self._any_fit.state.gamma
 
     def _guarantor(self, fit: Fit) -> type[Method]:
         return type(self) if fit.state.n_clusters else StandardPredictor

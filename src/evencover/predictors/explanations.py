@@ -73,8 +73,7 @@ def target_coverage(alpha: ClassAlpha, times: int = 1) -> str:
 
 def floor_sentence(fit: Fit) -> str:
     """State the coverage that the floor guarantees to every class, if there is one."""
-    sentence: str = fit.floor.sentence(fit.guarantees == 0, fit.alpha, fit.class_names)
-    return sentence
+    return fit.method._floor.sentence(fit.guarantees == 0, fit.alpha, fit.class_names)
 
 
 # ---- one class -----------------------------------------------------------------------------------
@@ -86,7 +85,7 @@ def explain(fit: Fit, report: CoverageReport, class_index: int) -> Explanation:
     n = int(counts[class_index])
     rows = f"{n:,} calibration example{'' if n == 1 else 's'}"
     if set_by_floor(fit)[class_index]:
-        rank = fit.floor.ranks(counts, fit.alpha)[class_index]
+        rank = fit.method._floor.ranks(counts, fit.alpha)[class_index]
         origin = f"Its guarantee sets the threshold: the score of rank {rank} among its {rows}."
     elif groups is not None:
         group = int(groups.of_class[class_index])
@@ -107,13 +106,12 @@ def explain(fit: Fit, report: CoverageReport, class_index: int) -> Explanation:
 
 def origin_of_thresholds(fit: Fit) -> str:
     """State where thresholds come from; {rows} in it are the calibration rows of a class."""
-    origin: str = fit.method._origin
-    return origin
+    return fit.method._origin
 
 
 def set_by_floor(fit: Fit) -> Array:
     """Return whether the floor sets a class's threshold (K,)."""
-    ranks = fit.floor.ranks(fit.rows.class_counts, fit.alpha)
+    ranks = fit.method._floor.ranks(fit.rows.class_counts, fit.alpha)
     return (ranks > 0) & (fit.scored_rows.by_class.at_ranks(ranks) == fit.thresholds.upper)
 
 
@@ -149,8 +147,7 @@ def remedy(counts: IntArray, needs: Needs, methods: tuple[str | None, str | None
 def rows_behind(fit: Fit, report: CoverageReport) -> float:
     """Return the number of calibration rows behind the average coverage, as if in one group."""
     if fit.groups is None:
-        n_rows: int = fit.method._level_rows(fit)
-        return n_rows
+        return fit.method._level_rows(fit)
     counts, of_class = fit.groups.scores.counts, fit.groups.of_class
     rows = np.bincount(of_class, weights=report.class_counts, minlength=len(counts))
     return float(1 / ((rows / report.n_rows) ** 2 / (counts + 2)).sum() - 2)

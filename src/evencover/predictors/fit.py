@@ -24,7 +24,7 @@ from evencover.precision import PRECISIONS, warn_of_precision
 from evencover.predictors.acceptance import Acceptance
 from evencover.predictors.calibration import CalibrationInputs, CalibrationRows
 from evencover.predictors.caps import Caps, ScoreSample
-from evencover.predictors.guarantees import Floor, Needs, some_names
+from evencover.predictors.guarantees import Needs, some_names
 from evencover.predictors.recall import RecallAtK
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.quantiles import Alpha, ClassAlpha, Groups, Thresholds
@@ -127,8 +127,8 @@ class Fit:
         score = method._check_parameters().with_counts(rows.class_counts, rows.class_names)
         scored = rows.scored_by(score)
         thresholds, state = copy(method)._calibrate(scored)  # what it sets on itself is lost
-        if method.exact and thresholds.lower is None:
-            raise method._not_exact()
+        if thresholds.lower is None:
+            method._reject_exact()
         thresholds = method._with_floor(thresholds, scored)
         if sample is not None and method.max_share is not None:
             caps = sample.caps(method.max_share, score.base_thresholds(thresholds))
@@ -185,8 +185,7 @@ class Fit:
     @cached_property
     def alpha(self) -> ClassAlpha:
         """The target miscoverage of each class."""
-        alpha: ClassAlpha = read_only(self.method._class_alpha(self.rows))
-        return alpha
+        return read_only(self.method._class_alpha(self.rows))
 
     @property
     def keep_top(self) -> bool:
@@ -264,39 +263,27 @@ class Fit:
         A threshold that is at least the k-th smallest of the class's own n calibration scores
         covers the class with probability k/(n+1) or more.
         """
-        by_floor = self.floor.guarantees(self.rows.class_counts, self.alpha)
+        by_floor = self.method._floor.guarantees(self.rows.class_counts, self.alpha)
         guarantees = np.maximum(self.method._own_guarantees(self), by_floor)
         if self.recall is not None:
             guarantees = self.recall.limited(guarantees)
-        guarantees = np.where(self.is_capped, 0.0, guarantees)
-        guarantees.setflags(write=False)
-        return guarantees
+        return read_only(np.where(self.is_capped, 0.0, guarantees))
 
     @cached_property
     def is_capped(self) -> Array:
         """Whether `max_share` lowers the threshold of each class (K,)."""
-        none = np.zeros(self.n_classes, dtype=bool)
-        is_capped: Array = read_only(none if self.caps is None else self.caps.is_capped)
-        return is_capped
+        caps = self.caps
+        return read_only(np.zeros(self.n_classes, bool) if caps is None else caps.is_capped)
 
     @cached_property
     def share(self) -> FloatArray:
         """The share of the sets of other classes that each class would enter without caps (K,)."""
-        unknown = np.full(self.n_classes, np.nan)
-        share: FloatArray = read_only(unknown if self.caps is None else self.caps.share)
-        return share
-
-    @property
-    def floor(self) -> Floor:
-        """The coverage that the parameter of this name guarantees to every class."""
-        floor: Floor = self.method._floor
-        return floor
+        return read_only(np.full(self.n_classes, np.nan) if self.caps is None else self.caps.share)
 
     @property
     def confidence(self) -> Alpha | None:
         """The share of calibration sets for which the guarantee holds; None: on average."""
-        confidence: Alpha | None = getattr(self.method, "confidence", None)
-        return confidence
+        return getattr(self.method, "confidence", None)
 
     @property
     def targets_average(self) -> bool:
@@ -312,14 +299,12 @@ class Fit:
     @property
     def weights(self) -> dict[str, FloatArray]:
         """Shares (K,) of the sources of each class's threshold, by name."""
-        weights: dict[str, FloatArray] = self.method._weights(self)
-        return weights
+        return self.method._weights(self)
 
     @property
     def fitted_values(self) -> dict[str, Any]:
         """Plain values worth a column in a table, such as the number of clusters."""
-        values: dict[str, Any] = self.method._fitted_values(self)
-        return values
+        return self.method._fitted_values(self)
 
     def warn(self) -> None:
         """Warn of an alpha that seems to be the coverage, and of classes with too few rows."""

@@ -153,6 +153,14 @@ class Method:
             confidence=getattr(self, "confidence", None),
         )
 
+    def _reject_exact(self) -> None:
+        """Raise InputError for `exact`: coverage does not come from one conformal rank."""
+        if self.exact:
+            raise InputError(
+                f"The 'exact' parameter of {type(self).__name__} must be False: its coverage does "
+                "not come from one conformal rank. Got True."
+            )
+
     @property
     def _floor(self) -> Floor:
         """The guarantee of every class; RC3P's sets have two conditions."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.evaluation.statistics import clopper_pearson
+from evencover.evaluation.statistics import clopper_pearson, share_with_limits
 
 
 class RecallAtK(NamedTuple):
@@ -25,8 +25,7 @@ class RecallAtK(NamedTuple):
     def interval(self, classes: Array | slice = slice(None)) -> tuple[float, float, float]:
         """Return the recall of all examples of these classes, and its lower and upper limit."""
         n, n_listed = int(self.counts[classes].sum()), int(self.listed[classes].sum())
-        low, high = clopper_pearson(n_listed, n).tolist()
-        return n_listed / n if n else np.nan, low, high
+        return tuple(share_with_limits(n_listed, n).tolist())
 
     def limited(self, guarantees: FloatArray) -> FloatArray:
         """Return the guarantees (K,) that hold for labels that may not be listed.

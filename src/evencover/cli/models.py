@@ -1,4 +1,4 @@
-"""``evencover calibrate``: fit thresholds and save a model."""
+"""``evencover calibrate``, ``update`` and ``export``: models, which are files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evencover.errors import InputError
 from evencover.output.atomic import check_output
 
 
-def run(
+def calibrate(
     data: str,
     /,
     *,
@@ -86,3 +86,66 @@ def run(
         f"{output}: {predictor.method}, calibrated on {predictor.n_calibration_} rows "
         f"of {predictor.n_classes_} classes"
     )
+
+
+def update(
+    model: options.ModelFile,
+    data: str,
+    /,
+    *,
+    output: options.Output,
+    window: int | None = None,
+    force: options.Force = False,
+    read: options.Input = options.READ,
+) -> None:
+    """Add labeled data to a model's calibration set.
+
+    The result is a new model, the one that calibrate fits to all rows. --window drops old rows.
+
+    Parameters
+    ----------
+    data
+        Probabilities and labels of new rows.
+    output
+        New model to write (.safetensors).
+    window
+        Keep only this many rows, the newest.
+    """
+    from evencover.persistence import save
+
+    check_output(output, [model, data, *read.files], force=force, extensions=options.MODEL)
+    predictor = options.load_model(model, data)
+    n_before = predictor.n_calibration_
+    source = read.open(data, "updating", predictor, allow_unknown=False)
+    predictor.partial_fit(source, window=window)
+    save(predictor, output, force=force)
+    print(
+        f"{output}: {predictor.method}, calibrated on {predictor.n_calibration_} rows of "
+        f"{predictor.n_classes_} classes; {n_before} before"
+    )
+
+
+def export(
+    model: options.ModelFile,
+    /,
+    *,
+    output: options.Output,
+    opset: int = 17,
+    force: options.Force = False,
+) -> None:
+    """Write a model's prediction sets as an ONNX graph.
+
+    The sets are bit-identical to those of predict.
+
+    Parameters
+    ----------
+    output
+        Graph to write (.onnx).
+    opset
+        Version of the operators, 13 or later.
+    """
+    from evencover.serving.onnx import to_onnx
+
+    check_output(output, [model], force=force, extensions=(".onnx",))
+    to_onnx(options.load_model(model), output, opset=opset, force=force)
+    print(f"{output}: membership, sizes and classes of sets, from rows")
