@@ -52,6 +52,12 @@ class Levels(NamedTuple):
         of_label = np.hstack([self.node_of_class, unknown])[:, labels]
         return (of_label == nodes).any(axis=0) & (nodes != REVIEW)
 
+    def labels_of(self, node: int) -> IntArray:
+        """Return the labels that a node is right for; none for a review."""
+        is_right = (self.node_of_class == node).any(axis=0) & (node != REVIEW)
+        labels: IntArray = np.flatnonzero(is_right)
+        return labels
+
     def asked(self, level: int) -> Array:
         """Return which nodes (M,) may answer at this level: those that have not been asked yet.
 

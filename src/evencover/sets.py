@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.answers import Answers
+from evencover.answers import REVIEW, Answers
 from evencover.arrays import Array, IntArray, data_frame, to_numpy
 from evencover.classes import Classes
 from evencover.errors import InputError
@@ -225,17 +225,24 @@ class PredictionSets(Shown):
         return self.sizes == 1 if self._accepted is None else self._accepted
 
     @property
-    def answers(self) -> Answers:
-        """The answer to each row, by the cutoffs of `fit_acceptance`."""
-        if self._answers is None:
-            raise InputError("Answers need cutoffs; call 'fit_acceptance' (--accept-accuracy).")
-        return self._answers if self.index is None else replace(self._answers, index=self.index)
+    def answers(self) -> Answers | None:
+        """The answer to each row by the cutoffs of `fit_acceptance`; None without them."""
+        if self._answers is None or self.index is None:
+            return self._answers
+        return replace(self._answers, index=self.index)
+
+    def answer_columns(self) -> dict[str, list[Any]]:
+        """Return the columns of `answers` if groups may answer; otherwise `accepted` is enough."""
+        answers = self._answers
+        return {} if answers is None or not answers.hierarchy.groups else answers.columns()
 
     @property
-    def group_answers(self) -> Answers | None:
-        """The answers, if groups may answer; otherwise `accepted` is enough."""
-        has_groups = self._answers is not None and self._answers.hierarchy.n_levels > 1
-        return self.answers if has_groups else None
+    def answer_nodes(self) -> IntArray:
+        """The node of each row's answer (N,), the class if that is accepted; -1 for a review."""
+        if self._answers is not None:
+            return self._answers.nodes
+        first = np.append(self.indices, REVIEW)[self.indptr[:-1]]
+        return np.where(self.accepted, first, REVIEW)
 
     def contains(self, labels: Any, *, labels_are: str | None = None) -> Array:
         """Check whether each row's set contains its label, an index or a class name (N,).
@@ -287,12 +294,12 @@ class PredictionSets(Shown):
     def to_pandas(self) -> Any:
         """Build a pandas data frame with one row per set.
 
-        The columns are ``set``, a list of class names (or indices), ``size`` and ``accepted``; the
-        index is that of the frame used for prediction.
+        The columns are ``set``, a list of class names (or indices), ``size``, ``accepted``, and
+        those of `answers` if groups may answer. The index is that of the frame used for prediction.
         """
         lists = self.to_lists(names=self.class_names is not None)
         columns = {"set": lists, "size": self.sizes, "accepted": self.accepted}
-        return data_frame(columns, self.index)
+        return data_frame(columns | self.answer_columns(), self.index)
 
     def indexed_like(self, rows: Any) -> PredictionSets:
         """Return the sets with the index of a pandas frame, if `rows` is one."""

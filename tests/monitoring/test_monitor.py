@@ -265,6 +265,45 @@ def test_each_row_of_a_recurring_id_counts_with_its_own_label(predictor, new):
     np.testing.assert_array_equal(found.rows, first.rows + second.rows)
 
 
+@pytest.mark.parametrize("by_id", [False, True])
+def test_answers_count_as_right_for_their_own_and_their_ancestors_labels(new, by_id):
+    rng, names = np.random.default_rng(0), list("abcde")
+    labels = rng.integers(0, K, 4000)
+    logits = rng.normal(0, 2, (4000, K)) + 2.0 * (np.arange(K) == labels[:, None])
+    logits += 2.0 * (np.arange(K) // 2 == labels[:, None] // 2)  # ab and cd are confused
+    rows = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    tree = [("a", "ab"), ("b", "ab"), ("c", "cd"), ("d", "cd")]
+    predictor = StandardPredictor().fit(rows[:2000], labels[:2000], class_names=names)
+    how = {"accuracy": 0.9, "taxonomy": tree, "class_names": names}
+    predictor.fit_acceptance(rows[:2000], labels[:2000], **how)
+    rows, labels, ids = rows[2000:], labels[2000:].tolist(), [f"row {n}" for n in range(2000)]
+    labels[:40] = ["unknown"] * 40
+    answers = predictor.answers(rows)
+    assert min(answers.counts().values()) > 40
+    right = [
+        name is not None and y != "unknown" and names[y] in name
+        for name, y in zip(answers.names, labels, strict=True)
+    ]
+    n_answered = sum(name is not None for name in answers.names)
+    if by_id:
+        monitor = observed(predictor, rows, ids)
+        monitor.label(ids, labels)
+    else:
+        monitor = CoverageMonitor(predictor)
+        indices = [K if y == "unknown" else y for y in labels]
+        monitor.update(rows, [names[y] if y < K else "unknown" for y in indices])
+    found = monitor.snapshot().summary()["answers"]
+    assert (found["rows"], found["accuracy"]) == (n_answered, sum(right) / n_answered)
+    assert found["interval"][0] < found["accuracy"] < found["interval"][1]
+
+
+def test_without_cutoffs_no_answers_are_counted(predictor, new):
+    rows, labels, _ = new
+    monitor = CoverageMonitor(predictor)
+    monitor.update(rows, labels)
+    assert monitor.snapshot().summary()["answers"] is None
+
+
 def hit_and_miss(predictor, rows):
     """Two rows and a label that only the set of the first contains."""
     sets = predictor.predict_set(rows, ids=["a"] * len(rows))

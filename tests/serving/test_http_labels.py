@@ -277,6 +277,7 @@ def test_no_rows_give_no_sets_and_no_labels_none(client):
         "starts": [1],
         "classes": [0, K],
         "accepted": [0],
+        "answers": [0],
     }
 
 

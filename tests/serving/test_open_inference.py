@@ -81,6 +81,7 @@ def test_tritons_client_finds_the_server_and_the_model(triton):
         {"name": "starts", "datatype": "INT64", "shape": [-1]},
         {"name": "classes", "datatype": "INT64", "shape": [-1, K]},
         {"name": "accepted", "datatype": "BOOL", "shape": [-1]},
+        {"name": "answers", "datatype": "INT64", "shape": [-1]},
     ]
     rows = np.full((1, K), 1 / K)
     answer, _ = ask(http, client, rows, binary_in=True, binary_out=True, model_version=version)

@@ -116,6 +116,12 @@ def _show(findings: dict[str, Any]) -> None:
     for test in ("below_target", "overall", "score_shift", "recent"):
         print_text(findings[test]["message"])
     print_text(aligned(["coverage of", "examples", "coverage", "low", "high"], _recent(findings)))
+    if answers := findings["answers"]:
+        low, high = answers["interval"]
+        print_text(
+            f"{answers['accuracy']:.1%} of {answers['rows']:,} answers to labeled examples are "
+            f"right (95% interval {low:.1%} to {high:.1%})."
+        )
     print_text(
         f"{findings['rows']:,} labeled examples; alarm level of the next class: e-value "
         f"{findings['alarm_level']['class']:,g}"

@@ -56,7 +56,7 @@ class Tally(NamedTuple):
         first = np.append(sets.indices, 0)[sets.indptr[:-1]].astype(np.int64)
         coverage = Coverage(sets.sizes, sets.have(labels), first, sets.accepted)
         appearances = np.bincount(sets.indices, minlength=sets.n_classes)
-        tally, answers = cls.of_coverage(labels, coverage, appearances), sets.group_answers
+        tally, answers = cls.of_coverage(labels, coverage, appearances), sets.answers
         return tally if answers is None else tally.with_answers(answers, labels)
 
     @classmethod

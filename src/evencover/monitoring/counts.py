@@ -20,10 +20,10 @@ from evencover.monitoring.state import OVERALL, ModelEntry
 from evencover.sizes import at_once
 
 AT_ONCE = at_once(50_000, 40)  # labels that are read by one query
-# An outcome counts in four columns: a label, covered, scored, and within its quantile. Outcome 0 is
-# that of a label that a later one replaced; the others are 1 + covered + 2 scored + 4 within.
-_BITS = np.arange(-1, 8)
-OUTCOMES = np.stack([_BITS >= 0, *(_BITS >= 0) * (_BITS[None] >> [[0], [1], [2]] & 1)], axis=1)
+# An outcome counts in six columns: a label, and five bits. Outcome 0 is a label that a later
+# one replaced; others are 1 + covered + 2 scored + 4 within its quantile + 8 answered + 16 right.
+_BITS = np.arange(-1, 32)
+OUTCOMES = np.stack([_BITS >= 0, *(_BITS >= 0) * (_BITS >> np.arange(5)[:, None] & 1)], axis=1)
 
 
 class PeriodCounts(NamedTuple):
@@ -38,7 +38,7 @@ class PeriodCounts(NamedTuple):
 class ClassEvidence(NamedTuple):
     """Counts and log evidence of each class, and of all labels together."""
 
-    counts: IntArray  # (4, K) labeled examples: all, covered, scored, and within their quantile
+    counts: IntArray  # (6, K) labeled examples: all, and by outcome
     log_e: FloatArray  # (K,)
     log_shift: FloatArray  # (K,)
     strongest: IntArray  # (K,) the block with the largest share of the evidence
@@ -70,7 +70,7 @@ class Labels(NamedTuple):
         return Labels(*(column[chosen] for column in self))
 
     def sums(self, groups: Array, n_groups: int) -> IntArray:
-        """Sum the four counts of the labels in each group (G, 4)."""
+        """Sum the counts of the labels in each group (G, 6)."""
         n_kinds = len(OUTCOMES)
         kinds = np.bincount(groups * n_kinds + self.outcome, minlength=n_groups * n_kinds)
         return kinds.reshape(n_groups, n_kinds) @ OUTCOMES
@@ -91,7 +91,7 @@ class LabelLog:
         self.labels, self.period_names = Labels.none(), list[str]()
         self._last: Any = -1, None, None  # the last label: its number, moment and id
         self._n_arrived = np.zeros(n_classes, dtype=np.int64)  # of each class, also replaced ones
-        counts, none = np.zeros((4, n_classes), dtype=np.int64), np.zeros(n_classes)
+        counts, none = np.zeros((6, n_classes), dtype=np.int64), np.zeros(n_classes)
         limits = np.stack([none, none + 1])
         self.evidence = ClassEvidence(counts, none, none, counts[0], limits, 0.0)
 
@@ -101,8 +101,8 @@ class LabelLog:
         if run(last, self.model.key, self._last[0]) != [self._last]:
             self._forget()  # nothing was read yet, or the state was restored from a copy
         sql = (
-            "SELECT number, moment, id, class_index, covered, is_within, period, replaces "
-            "FROM labels WHERE model = ? AND number > ? ORDER BY number LIMIT ?"
+            "SELECT number, moment, id, class_index, covered, is_within, is_right, period, "
+            "replaces FROM labels WHERE model = ? AND number > ? ORDER BY number LIMIT ?"
         )
         changed = np.zeros(self.model.n_classes + 1, dtype=bool)  # the last one is OVERALL
         while rows := run(sql, self.model.key, self._last[0], AT_ONCE):
@@ -113,11 +113,9 @@ class LabelLog:
         if changed.any():
             self.evidence = self._evidence(np.flatnonzero(changed[:-1]))
 
-    def _append(
-        self, number: Any, _: Any, __: Any, classes: Any, covered: Any, within: Any, *rest: Any
-    ) -> Array:
+    def _append(self, number: Any, _: Any, __: Any, classes: Any, *outcomes: Any) -> Array:
         """Append labels; return their classes, and those of the labels that they replace."""
-        y, (periods, replaces) = np.array(classes), rest
+        y, (*judged, periods, replaces) = np.array(classes), outcomes
         code = {name: index for index, name in enumerate(self.period_names)}
         for name in periods:
             code.setdefault(name, len(code))
@@ -127,13 +125,7 @@ class LabelLog:
             block_of(self._ordinals(y)).astype(np.int32),
             block_of(np.array(number)).astype(np.int32),
             np.array([code[name] for name in periods], dtype=np.int32),
-            np.array(
-                [
-                    1 + hit + (0 if one is None else 2 + 4 * one)
-                    for hit, one in zip(covered, within, strict=True)
-                ],
-                dtype=np.int8,
-            ),
+            np.array([_outcome(*of_label) for of_label in zip(*judged, strict=True)], np.int8),
         )
         self.labels = Labels(*map(np.concatenate, zip(self.labels, new, strict=True)))
         replaced = np.array([earlier for earlier in replaces if earlier is not None], dtype=int)
@@ -184,6 +176,12 @@ class LabelLog:
 
     # ---- looks at the labels -----------------------------------------------------------------
 
+    @property
+    def answers(self) -> tuple[int, int]:
+        """The labels of rows that were answered, and those that the answer is right for."""
+        n_answered, n_right = self.labels.sums(np.zeros(1, dtype=int), 1)[0, 4:].tolist()
+        return n_answered, n_right
+
     def latest(self, n_labels: int) -> tuple[int, int]:
         """Return how many of the last labels there are, and how many of these are covered."""
         last = self.labels.of(np.flatnonzero(self.labels.outcome)[-n_labels:])
@@ -224,6 +222,11 @@ class LabelLog:
             period = self.period_names[name]
             first[index] = min(first.get(index, period), period)
         return first
+
+
+def _outcome(covered: int, is_within: int | None, is_right: int | None) -> int:
+    scored = 0 if is_within is None else 2 + 4 * is_within
+    return 1 + covered + scored + (0 if is_right is None else 8 + 16 * is_right)
 
 
 def _replaced(values: Array, classes: IntArray, new: Array) -> Any:

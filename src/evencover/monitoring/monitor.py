@@ -32,6 +32,7 @@ from evencover.monitoring.state import (
     SentLabel,
     ServedRow,
     now,
+    pack_answers,
     pack_sets,
     today,
 )
@@ -63,11 +64,11 @@ def served_rows(
     """Return what is kept of rows that a model served: `about` is its key, the time and period."""
     model, moment, period = about
     ids = [None] * len(rows) if keys is None else signed(keys)
-    columns = ids, signed(row_contents(rows)), pack_sets(sets)
     packed = [None] * len(rows) if within is None else pack_sets(within)
+    columns = ids, signed(row_contents(rows)), pack_sets(sets), packed, pack_answers(sets)
     return [
-        ServedRow(key, model, content, moment, period, members, inside)
-        for key, content, members, inside in zip(*columns, packed, strict=True)
+        ServedRow(key, model, content, moment, period, members, inside, answer)
+        for key, content, members, inside, answer in zip(*columns, strict=True)
     ]
 
 

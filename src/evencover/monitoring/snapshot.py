@@ -44,6 +44,7 @@ class Snapshot:
     expired: int  #: rows that were removed without a label, past the retention
     alarms: IntArray  #: the classes below target, those with the strongest evidence first
     shifts: IntArray  #: the classes whose scores shifted since calibration, in the same order
+    answered: tuple[int, int]  #: labels of rows that were answered, and those answered right
 
     @property
     def rows(self) -> IntArray:
@@ -131,6 +132,14 @@ class Snapshot:
         found["latest_period"]["period"] = period
         return found
 
+    def answers(self) -> dict[str, Any] | None:
+        """Return the accuracy of answered rows with its limits for one look; None without any."""
+        n_answered, n_right = self.answered
+        if not n_answered:
+            return None
+        interval = clopper_pearson(n_right, n_answered).tolist()
+        return {"rows": n_answered, "accuracy": n_right / n_answered, "interval": interval}
+
     def summary(self) -> dict[str, Any]:
         """Return every class, the strongest evidence first, and the result of each test.
 
@@ -153,6 +162,7 @@ class Snapshot:
                 for name, evidence in self.tests().items()
             },
             "recent": {**recent, "message": messages["recent"]},
+            "answers": self.answers(),
             "waiting": self.waiting,
             "expired": self.expired,
             "unknown_labels": self.unknown_labels,
@@ -243,7 +253,7 @@ def read_snapshot(state: MonitorState, log: LabelLog) -> Snapshot:
     named = np.append(alarms[:MOST_NAMED], shifts[:MOST_NAMED])
     since, shift = log.since(np.union1d(alarms, shifts)), log.urn is not None
     periods, latest = log.periods(named), log.latest(LATEST)
-    rest = waiting.n, state_row.expired, alarms, shifts
+    rest = waiting.n, state_row.expired, alarms, shifts, log.answers
     return Snapshot(model, evidence, shift, latest, periods, since, *rest)
 
 

@@ -41,10 +41,10 @@ TABLES = {
     "models": "model BIGINT PRIMARY KEY, digest TEXT, n_classes BIGINT, class_names TEXT, "
     "false_alarm DOUBLE PRECISION, tolerance DOUBLE PRECISION, targets BYTEA",
     "served": "id BIGINT, model BIGINT, content BIGINT, time DOUBLE PRECISION, period TEXT, "
-    "members BYTEA, within BYTEA, PRIMARY KEY (id, model, content)",
+    "members BYTEA, within BYTEA, answer BYTEA, PRIMARY KEY (id, model, content)",
     "labels": "model BIGINT, number BIGINT, replaces BIGINT, time DOUBLE PRECISION, id BIGINT, "
     "content BIGINT, label TEXT, moment DOUBLE PRECISION, period TEXT, class_index BIGINT, "
-    "covered BIGINT, is_within BIGINT, PRIMARY KEY (model, number)",
+    "covered BIGINT, is_within BIGINT, is_right BIGINT, PRIMARY KEY (model, number)",
 }
 INDEXES = {"served_time": "served (time)", "labels_id": "labels (id, model, content)"}
 HAS_LABEL = "EXISTS (SELECT 1 FROM labels WHERE labels.id = served.id AND {})".format(
@@ -89,7 +89,8 @@ class ServedRow(NamedTuple):
     """A row whose sets a model computed, as the table has it; without an id it is not recorded.
 
     The sets are packed: `members`, and `within`, the classes whose score is at most the conformal
-    quantile of their own calibration scores (None if the model keeps no such scores).
+    quantile of their own calibration scores (None if the model keeps no such scores). `answer` are
+    the labels that the row's answer would be right for, None for a review.
     """
 
     id: Any
@@ -99,6 +100,7 @@ class ServedRow(NamedTuple):
     period: str
     members: bytes
     within: bytes | None
+    answer: bytes | None = None
 
 
 class SentLabel(NamedTuple):
@@ -123,6 +125,7 @@ class Judged(NamedTuple):
     class_index: int = OVERALL
     covered: int = 0
     is_within: int | None = None  # None if the model keeps no calibration scores
+    is_right: int | None = None  # None if the row had no answer
 
 
 class LabelCounts(NamedTuple):
@@ -152,6 +155,19 @@ def pack_sets(sets: PredictionSets) -> list[bytes]:
             pairwise(sets.indptr.tolist()), is_long.tolist(), strict=True
         )
     ]
+
+
+def pack_answers(sets: PredictionSets) -> list[bytes | None]:
+    """Return the labels that each row's answer is right for, packed; None for a review."""
+    answers = sets.answers
+    if answers is None:
+        return [None] * len(sets)
+    labels = {node: answers.hierarchy.labels_of(node) for node in {*answers.nodes.tolist()}}
+    of_rows = [labels[node] for node in answers.nodes.tolist()]
+    sizes = np.array([len(classes) for classes in of_rows], dtype=np.int64)
+    indices = np.concatenate([np.zeros(0, dtype=np.int64), *of_rows])
+    packed = pack_sets(PredictionSets.from_sizes(sizes, indices, sets.n_classes))
+    return [row if size else None for row, size in zip(packed, sizes.tolist(), strict=True)]
 
 
 def contains(packed: bytes, index: int, n_classes: int) -> bool:
@@ -288,8 +304,8 @@ class MonitorState:
         (old,) = self._writer.run(f"SELECT COUNT(*) AS rows {unlabeled}", before)
         self._writer.run("UPDATE state SET expired = expired + ?", old.rows)
         self._writer.run(f"DELETE {unlabeled}", before)
-        sets = "UPDATE served SET members = NULL, within = NULL WHERE members IS NOT NULL"
-        self._writer.run(f"{sets} AND time < ?", before)
+        sets = "UPDATE served SET members = NULL, within = NULL, answer = NULL"
+        self._writer.run(f"{sets} WHERE members IS NOT NULL AND time < ?", before)
 
     # ---- labels ----------------------------------------------------------------------------------
 
@@ -400,9 +416,9 @@ class MonitorState:
 def _judge(entry: ModelEntry, row: Any, sent: SentLabel) -> Judged:
     """Judge a label by the sets of its row."""
     y, label = entry.index_of(sent.label), json.dumps(entry.named(sent.label))
-    covered, is_within = (
+    covered, is_within, is_right = (
         None if packed is None else int(contains(packed, y, entry.n_classes))
-        for packed in (row.members, row.within)
+        for packed in (row.members, row.within, row.answer)
     )
     about = label, sent.moment, sent.period or row.period
-    return Judged(row.id, row.content, *about, y, covered or 0, is_within)
+    return Judged(row.id, row.content, *about, y, covered or 0, is_within, is_right)

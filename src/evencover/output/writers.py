@@ -151,7 +151,7 @@ def write_predictions(
         columns: dict[str, Sequence[Any]] = {
             "prediction_set": [[names[y] for y in row] for row in lists],
             "accepted": accepted,
-            **_answers(listed.sets),
+            **listed.sets.answer_columns(),
         }
         values = zip(*columns.values(), strict=True)
         rows += [dict(zip(columns, row, strict=True)) for row in values]
@@ -159,12 +159,6 @@ def write_predictions(
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return len(rows)
-
-
-def _answers(sets: PredictionSets) -> dict[str, list[Any]]:
-    """Return the columns of the answers, if groups may answer."""
-    answers = sets.group_answers
-    return {} if answers is None else answers.columns()
 
 
 def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
@@ -189,7 +183,7 @@ def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> Non
                 columns[name] = pa.LargeListArray.from_arrays(ends, values)
             if listed.summaries is not None:
                 columns["summary"] = pa.array(listed.summaries, pa.string())
-            for name, column in _answers(listed.sets).items():
+            for name, column in listed.sets.answer_columns().items():
                 kind = pa.float64() if name == "answer_probability" else pa.string()
                 columns[name] = pa.array(column, kind)
             batch = pa.record_batch(columns)
@@ -214,7 +208,7 @@ def _columns(blocks: Iterable[_Numbered], class_names: Names) -> Iterator[dict[s
             columns["names"] = [names[a:b] for a, b in bounds]
         if listed.summaries is not None:
             columns["summary"] = listed.summaries
-        columns |= _answers(listed.sets)
+        columns |= listed.sets.answer_columns()
         if listed.probabilities is not None:
             values = [float(f"{value:.6g}") for value in listed.probabilities.tolist()]
             columns["probabilities"] = [values[a:b] for a, b in bounds]

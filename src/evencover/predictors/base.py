@@ -462,9 +462,12 @@ class BasePredictor(Method, Shown):
         probabilities, ids, class_names, executor
             As in `predict_set`.
         """
-        return self.predict_set(
+        answers = self.predict_set(
             probabilities, ids=ids, class_names=class_names, executor=executor
         ).answers
+        if answers is None:
+            raise InputError("Answers need cutoffs; call 'fit_acceptance' (--accept-accuracy).")
+        return answers
 
     def predict_set_blocks(
         self, probabilities: Any, *, ids: Any = None, executor: Any = None

@@ -207,6 +207,7 @@ OUTPUTS = {  # type and shape of N rows, K classes and M members of all sets
     "starts": ("INT64", "N+1"),
     "classes": ("INT64", "NK"),
     "accepted": ("BOOL", "N"),
+    "answers": ("INT64", "N"),  # the index of a class, K + that of a group, or -1
 }
 Size = Annotated[int, Meta(ge=0, lt=2**31)]
 
@@ -407,6 +408,7 @@ def _values(sets: PredictionSets, output: str) -> Array:
             "members": sets.indices,
             "starts": sets.indptr,
             "accepted": sets.accepted,
+            "answers": sets.answer_nodes,
         }[output]
         return values if output == "accepted" else values.astype("<i8", copy=False)
     classes = np.full((len(sets), sets.n_classes), -1, dtype="<i8")

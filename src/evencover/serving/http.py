@@ -59,6 +59,7 @@ class Metrics:
         "expired_rows": ["Rows that were removed without a label."],
         "labeled_rows": ["Labeled rows that were counted."],
         "coverage": ["Overall coverage of the labeled rows."],
+        "answer_accuracy": ["Accuracy of the answers to labeled rows."],
         "waiting_labels": ["Labels that wait for their row."],
         "alarm_level": ["E-value at which one class more is in alarm."],
         "classes_in_alarm": ["Classes likely below target coverage."],
@@ -99,6 +100,7 @@ class Metrics:
             "expired_rows": found.expired,
             "labeled_rows": recent["all"]["rows"],
             "coverage": parts["all", "coverage"],
+            "answer_accuracy": (found.answers() or {"accuracy": math.nan})["accuracy"],
             "waiting_labels": found.waiting,
             "alarm_level": found.alarm_level,
             "classes_in_alarm": len(found.alarms),
@@ -301,8 +303,7 @@ class Application:
                 answer["names"] = sets.to_lists(names=True)
             answer["probabilities"] = _probabilities(loaded, rows, sets)
             answer |= {"sizes": sets.sizes.tolist(), "accepted": sets.accepted.tolist()}
-            if sets.group_answers is not None:
-                answer |= sets.group_answers.columns()
+            answer |= sets.answer_columns()
             return Response(encode(answer | {"model": loaded.version}), media_type=JSON)
 
         return await self._compute(request, compute)

@@ -37,9 +37,14 @@ def _signature(predictor: BasePredictor) -> Any:
     member = DataType.long if predictor.class_names_ is None else DataType.string
     rows = ColSpec(Array(DataType.double), _column(predictor))
     sets = ColSpec(Array(member), "set"), ColSpec(DataType.long, "size")
+    acceptance, answers = predictor.acceptance_, list[Any]()
+    if acceptance is not None and acceptance.groups:
+        kinds = {"answer": DataType.string, "answer_level": DataType.string}
+        kinds["answer_probability"] = DataType.double
+        answers = [ColSpec(kind, name, required=False) for name, kind in kinds.items()]
     return ModelSignature(
         Schema([rows, ColSpec(DataType.string, "id", required=False)]),
-        Schema([*sets, ColSpec(DataType.boolean, "accepted")]),
+        Schema([*sets, ColSpec(DataType.boolean, "accepted"), *answers]),
     )
 
 
@@ -89,7 +94,7 @@ class SetsModel:
         self.predictor = predictor
 
     def predict(self, model_input: Any, params: Any = None) -> Any:
-        """Return a frame with the columns `set`, `size` and `accepted`, one row per input row."""
+        """Return the frame of `PredictionSets.to_pandas`, one row per input row."""
         lists, ids = model_input[_column(self.predictor)], model_input.get("id")
         rows = np.array([np.asarray(row, dtype=np.float64) for row in lists])
         ids = None if ids is None or ids.isna().any() else ids.tolist()

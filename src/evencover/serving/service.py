@@ -249,6 +249,7 @@ class Service:
             "n_classes": predictor.n_classes_,
             "n_calibration": predictor.n_calibration_,
             "class_names": None if names is None else list(names),
+            "groups": [] if acceptance is None else list(acceptance.groups),
         }
 
     def health(self) -> dict[str, Any]:
