@@ -42,8 +42,8 @@ def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> N
     if values.null_count:
         row = start + int(values.is_null().to_numpy(zero_copy_only=False).argmax())
         raise InputError(f"Every row of {name} must have a value. Got null in row {row}.")
-    if getattr(values.type, "extension_name", "") == "arrow.uuid":
-        return np.array(values.to_pylist(), dtype=object)
+    if getattr(values.type, "extension_name", "") == "arrow.uuid" or getattr(values.type, "tz", ""):
+        return np.array(values.to_pylist(), dtype=object)  # NumPy would drop the time zone
     if not is_list(values.type):
         return np.asarray(values.to_numpy(zero_copy_only=False))
     if not pa.types.is_fixed_size_list(values.type):

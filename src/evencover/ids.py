@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import date
+from datetime import UTC, date
 from typing import Any
 from uuid import UUID
 
@@ -97,7 +97,9 @@ def id_values(ids: Any, row_name: RowName = "row {}".format) -> Array:
     elif kinds == {"float"}:
         return _integers(values.astype(np.float64), 2**53, row_name)
     elif kinds == {"time"}:
-        texts = [_as_time(item.isoformat()) for item in items]
+        zones = [getattr(item, "tzinfo", None) for item in items]
+        some = [i.astimezone(UTC) if z else i for i, z in zip(items, zones, strict=True)]
+        texts = [_as_time(item.isoformat()) for item in some]
     elif UUID in types:
         texts = list(map(str, items))
     elif not kinds <= {"text"}:
@@ -128,7 +130,8 @@ _KINDS: dict[str, Any] = {
 
 def _as_time(text: str) -> str:
     """Drop zeros at the end of a fraction, so that a time is the same in any unit."""
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    time, zone = (text[:-6], text[-6:]) if text.endswith("+00:00") else (text, "")
+    return (time.rstrip("0").rstrip(".") if "." in time else time) + zone
 
 
 def _integers(values: Array, limit: int, row_name: RowName) -> Array:

@@ -97,7 +97,6 @@ class TopK:
     def from_sparse(cls, matrix: Any) -> TopK:
         """Use a SciPy sparse matrix or array (N, K); stored zeros are listed."""
         matrix = matrix.tocsr()
-        explained(matrix.shape[1], matrix.indices.nbytes, "The number of classes (columns)")
         return cls.from_csr(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
 
     def _set(
@@ -121,6 +120,7 @@ class TopK:
                 f"Classes must be indices from 0 to {n_classes - 1}. Got {classes[bad]} in row "
                 f"{_row_of(starts, bad)} of {owner}."
             )
+        explained(n_classes, classes.nbytes, f"The number of classes of {owner}")
         names = None if names is None else tuple(map(str, names))
         if names is not None and len(names) != n_classes:
             raise InputError(f"There must be one name per class. Got {len(names)} of {n_classes}.")

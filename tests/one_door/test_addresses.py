@@ -34,6 +34,7 @@ ADDRESSES = [
     "::",
     "://",
     "x::y::z",
+    "http://localhost:1/x.npy",
 ]
 
 

@@ -115,6 +115,8 @@ def test_so_are_those_of_a_matrix_in_memory():
     for matrix in (csr_array((1, HUGE)), coo_array(([0.5], ([0], [1])), shape=(1, HUGE))):
         with pytest.raises(InputError, match="class"):
             TopK.from_sparse(matrix)
+    with pytest.raises(InputError, match="class"):
+        TopK([[3], [4]], [[0.5], [0.5]], n_classes=HUGE)
 
 
 @pytest.mark.parametrize("n_classes", [1000, 21_843])

@@ -73,6 +73,13 @@ def test_a_pipeline_in_a_file_and_in_memory():
         assert dense(source) == expected
 
 
+def test_a_flat_list_is_one_row_or_several_and_the_error_says_so():
+    with pytest.raises(InputError, match=r"\[\["):
+        as_source([{"label": "POSITIVE", "score": 0.9}, {"label": "NEGATIVE", "score": 0.1}])
+    best = [{"label": "POSITIVE", "score": 0.9}, {"label": "NEGATIVE", "score": 0.8}]
+    assert dense(as_source(best)) == [{"POSITIVE": 0.9}, {"NEGATIVE": 0.8}]
+
+
 def test_lists_of_indices():
     records = stored("classes_scores.jsonl")
     source = as_source(FOLDER / "classes_scores.jsonl")
@@ -130,6 +137,8 @@ OTHER_JSON = [
     '{"predictions": [1]}',
     '{"predictions": [{"filepath": "a", "classifications": {"classes": ["x"]}}]}',
     '{"predictions": [], "predictions": []}',
+    '[{"label": "a", "score": 0.9}, {"label": "b", "score": 0.1}]',
+    '[{"label": ["a"], "score": 0.9}, {"label": ["a"], "score": 0.1}]',
 ]
 
 
@@ -159,6 +168,13 @@ def test_one_confidence_is_no_row_and_the_error_names_cutoffs(run, folder, name)
         as_source(FOLDER / name)
     for command in (("info", FOLDER / name), ("calibrate", FOLDER / name, "-o", "m.safetensors")):
         assert "cutoffs" in refused(run(*command))
+
+
+def test_a_selection_table_of_birdnet_is_recognized(tmp_path):
+    head = ["Selection", "Begin Time (s)", "End Time (s)", "Common Name", "Confidence"]
+    write_cells(tmp_path / "b.csv", [head, ["1", "0", "3", "Eurasian Wren", "0.9"]])
+    with pytest.raises(InputError, match="BirdNET"):
+        as_source(tmp_path / "b.csv")
 
 
 # ---- back to where it came from ----------------------------------------------------------------
@@ -230,6 +246,25 @@ def test_predict_changes_no_file_that_it_reads(images, folder, run):
     succeeded(run("predict", "m.safetensors", "cal.json", "-o", "s.jsonl"))
     lines = list(map(json.loads, Path("s.jsonl").read_text("utf-8").splitlines()))
     assert [line["id"] for line in lines] == images[3]
+
+
+def test_only_the_json_of_speciesnet_can_be_written_back(images, folder, run):
+    fit = ("--labels", "labels.csv", "-o", "m.safetensors", "--method", "standard")
+    succeeded(run("calibrate", "cal.json", *fit))
+    write_cells(Path("p.csv"), [["a", "b"], ["0.5", "0.5"]])
+    assert "SpeciesNet" in refused(run("predict", "m.safetensors", "p.csv", "-o", "out.json"))
+
+
+def test_an_image_without_classifications_is_unchanged(images, folder, run):
+    fit = ("--labels", "labels.csv", "-o", "m.safetensors", "--method", "standard")
+    succeeded(run("calibrate", "cal.json", *fit))
+    document = json.loads(Path("cal.json").read_text("utf-8"))
+    document["predictions"][7]["classifications"] = None
+    Path("new.json").write_text(json.dumps(document))
+    succeeded(run("predict", "m.safetensors", "new.json", "-o", "out.json"))
+    written = json.loads(Path("out.json").read_text("utf-8"))["predictions"]
+    assert written[7] == document["predictions"][7]
+    assert ["prediction_set" in each for each in written].count(False) == 2
 
 
 def test_an_image_of_a_class_that_calibration_never_saw_is_an_error(images, folder, run):

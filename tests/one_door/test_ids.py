@@ -274,6 +274,14 @@ def test_cells_that_look_like_floats_are_ids_or_an_error(tmp_path, kind):
         assert found in (sets_of(known, ids=texts), sets_of(known, ids=NUMBERS))
 
 
+def test_bad_ids_of_labels_name_their_file(tmp_path):
+    table = pd.DataFrame({"id": [b"a"] * N, "label": TEXTS})
+    table.to_parquet(tmp_path / "labels.parquet", index=False)
+    rows = pd.DataFrame(ROWS, columns=NAMES).assign(id=NUMBERS)
+    with pytest.raises(InputError, match=r"bytes in row 0 of '.*labels\.parquet'"):
+        MODEL.evaluate(rows, tmp_path / "labels.parquet")
+
+
 TYPED = {
     "timestamps": [
         datetime.datetime(2026, 3, 1) + datetime.timedelta(hours=int(n)) for n in NUMBERS
@@ -323,6 +331,18 @@ def test_timestamps_and_uuids_are_ids(tmp_path, kind, is_file):
     without = given("c.parquet", np.arange(N), [*NAMES, "id"])
     apart = given("y.parquet", ORDER, ["id", "label"])
     assert state_of(fitted(without, apart)) == state_of(fitted(everything))
+
+
+def test_times_with_a_zone_are_instants_and_never_equal_those_without(tmp_path):
+    naive = pd.Series(pd.to_datetime(TYPED["timestamps"]))
+    zoned = naive.dt.tz_localize("UTC").dt.tz_convert("Europe/Berlin")
+    rows = pd.DataFrame(ROWS, columns=NAMES)
+    found = {}
+    for name, ids in {"naive": naive, "zoned": zoned, "utc": zoned.dt.tz_convert("UTC")}.items():
+        rows.assign(id=ids).to_parquet(tmp_path / "p.parquet", index=False)
+        found[name] = sets_of(tmp_path / "p.parquet")
+        assert found[name] == sets_of(rows.assign(id=ids))
+    assert found["zoned"] == found["utc"] != found["naive"]
 
 
 @pytest.mark.parametrize("kind", ["float", "timestamp", "text", "integer"])

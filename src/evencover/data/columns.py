@@ -242,8 +242,8 @@ def choose_keys(
 
 # Tables with one label and one confidence per row, by the columns of their tool.
 DETECTIONS = {
-    "BirdNET": {"Scientific name", "Confidence"},
-    "QIIME 2": {"Feature ID", "Taxon", "Confidence"},
+    "BirdNET": {"common name", "confidence"},
+    "QIIME 2": {"feature id", "taxon", "confidence"},
 }
 _SINTAX = re.compile(r"[a-z]:[^,]+\([0-9.]+\)(,[a-z]:[^,]+\([0-9.]+\))*")
 
@@ -252,7 +252,7 @@ def reject_detections(names: Collection[str], owner: str) -> None:
     """Raise for tables that have the confidence of one label per row, and no distribution."""
     tools = ["SINTAX"] * any(map(_SINTAX.fullmatch, names))
     for tool, columns in DETECTIONS.items():
-        tools += [tool] * columns.issubset(names)
+        tools += [tool] * columns.issubset(map(str.lower, names))
     if tools:
         raise InputError(
             f"{owner} must have probabilities of several classes in each row. Got a table of "

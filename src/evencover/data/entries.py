@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray, explained, to_numpy
+from evencover.arrays import Array, IntArray, to_numpy
 from evencover.arrow import import_pyarrow
 from evencover.classes import checked_names, integers_if_all
 from evencover.data.columns import (
@@ -155,7 +155,6 @@ def contents_of(
         n_classes = len(texts)
     elif n_classes is None:
         n_classes = int(classes.max(initial=1)) + 1
-    explained(n_classes, classes.nbytes, f"The number of classes of {owner}")
     rows = TopK.from_csr(entries.starts, classes, entries.values, n_classes, owner=owner)
     return Contents(
         reader=read_array(rows, name=owner),

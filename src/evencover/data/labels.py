@@ -86,11 +86,16 @@ def separate_labels(
         )
     return SeparateLabels(
         joined_columns(values, "Labels"),
-        None if ids[0] is None else joined_columns(list(map(id_values, ids)), "Ids"),
+        None if ids[0] is None else joined_columns(list(map(_ids_of, ids, files)), "Ids"),
         None if any(column is None for column in times) else joined_columns(times, "Times"),
         row_name,
         *parts[0][4:],
     )
+
+
+def _ids_of(ids: Array, file: Location) -> Array:
+    """Check the ids of a file of labels."""
+    return id_values(ids, lambda row: f"row {row} of '{file}'")
 
 
 def joined_columns(columns: Sequence[Array], what: str) -> Array:

@@ -77,7 +77,9 @@ class RemoteFile:
         system, path = self.system()
         try:
             return getattr(system, method)(path, **how)
-        except (NotImplementedError, TypeError, ValueError) as error:
+        except (FileNotFoundError, PermissionError, MemoryError):
+            raise
+        except Exception as error:  # each file system has its own
             raise _no_address(self.url, error) from None
 
 

@@ -23,7 +23,7 @@ def species_net(document: Any) -> Records:
         return None
     if not all(isinstance(each, Mapping) and "filepath" in each for each in predictions):
         return None
-    found = [each for each in predictions if "classifications" in each]
+    found = [each for each in predictions if isinstance(each.get("classifications"), Mapping)]
     return [{"id": each["filepath"], **each["classifications"]} for each in found]
 
 
@@ -48,44 +48,37 @@ def one_row(document: Any) -> Records:
     return [document] if isinstance(document, Mapping) and lists_classes(document) else None
 
 
-def rows(document: Any) -> Records:
-    """Return the rows of a list; a flat list of labels with scores may have one row or several."""
-    if not isinstance(document, list | tuple):
-        return None
-    if not is_entries(document):
-        return list(document)
-    names, scores = zip(*((each[key] for key in _keys_of(each)) for each in document), strict=True)
-    is_number = all(isinstance(score, int | float) for score in scores)
-    if len(document) > 1 and not (is_number and (sum(scores) > 1.01 or len({*names}) < len(names))):
-        raise InputError(
-            "A flat list of labels with scores may be one row, or one label per row. Write "
-            "[[...]] around the entries of one row, and [[...], [...]] for several."
-        )
-    return [[each] for each in document]
-
-
-def _keys_of(entry: Any) -> tuple[str, str]:
-    keys = entry_keys(entry) if isinstance(entry, Mapping) else None
-    if keys is None:
-        raise InputError(f"Every entry must have a label and a score. Got {str(entry)[:60]}.")
-    return keys
-
-
 RULES: tuple[Callable[[Any], Records], ...] = (
     species_net,
     table_by_column,
     one_row,
     table_by_id,
-    rows,
 )
 
 
 def records_of(document: Any, owner: str) -> list[Any]:
-    """Return the records of a document, by the first rule that fits."""
+    """Return the records of a document, by the first rule that fits.
+
+    A flat list of labels with scores may be one row, or several of one label each. It is read as
+    several if one row cannot have these labels and scores.
+    """
     for rule in RULES:
         found = rule(document)
         if found is not None:
             return found
+    if isinstance(document, list | tuple):
+        if not is_entries(document) or not all(isinstance(each, Mapping) for each in document):
+            return list(document)
+        name, score = entry_keys(document[0]) or ("", "")
+        names = [str(entry.get(name)) for entry in document]
+        scores = [entry.get(score) for entry in document]
+        total = sum(number for number in scores if isinstance(number, int | float))
+        if len(names) > 1 and len({*names}) == len(names) and total < 1.01:
+            raise InputError(
+                f"The flat list of labels with scores in {owner} may be one row, or one label per "
+                "row. Write [[...]] around the entries of one row, and [[...], [...]] for several."
+            )
+        return [[entry] for entry in document]
     keys = list(document)[:5] if isinstance(document, Mapping) else type(document).__name__
     raise InputError(
         f"{owner} must be a list of rows, or the output of SpeciesNet, of a Hugging Face pipeline "
@@ -106,9 +99,10 @@ def records_of_file(location: Location) -> Iterator[Any]:
 
 def read_predictions(path: str) -> Any:
     """Parse a JSON file that SpeciesNet wrote."""
-    location = as_location(path)
-    with reading(location):
-        document = read_document(location)
+    location, document = as_location(path), None
+    if location.suffix.lower() == ".json":
+        with reading(location):
+            document = read_document(location)
     if species_net(document) is None:
         raise InputError(
             f"A .json output needs predictions of SpeciesNet. Got '{path}'; write .jsonl, .csv or "
@@ -144,7 +138,7 @@ def with_sets(document: Any, rows: Iterable[Mapping[str, Any]]) -> Any:
     """
     left, changed = iter(rows), []
     for prediction in document["predictions"]:
-        if "classifications" in prediction:
+        if isinstance(prediction.get("classifications"), Mapping):
             row = dict(next(left))
             if "answer" in row:
                 names = ("answer", "answer_level", "answer_probability")
