@@ -80,3 +80,28 @@ def test_compare_without_a_file_uses_the_bundled_file_types(run):
     n_rows = len(load_filetypes().labels)
     about = json.loads(shown.out)
     assert about["n_calibration"] + about["n_test"] == n_rows
+
+
+def test_caps_are_compared_and_the_next_command_has_the_chosen_one(folder, run, data):
+    arguments = ("compare", "cal.npz", "--methods", "pooled", "--scores", "softmax")
+    shown = succeeded(run(*arguments, "--n-splits", 2, "--max-share", "none,0.05,0.01", "--all"))
+    for name in (
+        r"pooled \+ softmax +\d",
+        r"softmax, max_share 0\.05 ",
+        r"softmax, max_share 0\.01 ",
+    ):
+        assert_found(name, shown.out)
+    only = succeeded(run(*arguments, "--n-splits", 2, "--max-share", "0.05"))
+    assert_found(r"Next: evencover calibrate cal.npz --max-share 0.05 -o model", only.out)
+    succeeded(run("calibrate", "cal.npz", "--max-share", "0.05", "-o", "m.safetensors"))
+    assert evencover.load("m.safetensors").max_share == 0.05
+    advice = succeeded(run("recommend", "cal.npz", "--max-share", "0.05"))
+    assert_found("Recommended: ", advice.out)
+
+
+def test_wrong_caps_are_errors_of_the_command_line(folder, run):
+    for command in ("calibrate", "compare", "recommend"):
+        output = ("-o", "m.safetensors") if command == "calibrate" else ()
+        failed = run(command, "cal.npz", "--max-share", "1.5", *output)
+        assert failed.code == 2
+        assert_found("max_share", failed.err)

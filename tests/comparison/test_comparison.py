@@ -207,6 +207,7 @@ def test_everything_can_be_read_in_every_form(data):
     assert about["recommended"] == {
         "method": result.recommended.method,
         "score": result.recommended.score,
+        "max_share": None,
     }
     assert about["noise_floor"] == result.candidates[1].mean("covgap_noise_floor")
     rows = result.rows()

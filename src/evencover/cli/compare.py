@@ -27,6 +27,7 @@ def compare(
     alpha: options.Alpha = "0.1",
     alpha_of: options.AlphaOf = None,
     floor: options.Floor = None,
+    max_share: str | None = None,
     n_splits: int = 10,
     calibration_sizes: str = "0.5",
     settings: options.Settings = None,
@@ -55,6 +56,8 @@ def compare(
         Comma-separated names, or "all"; by default {default_methods}.
     scores
         Comma-separated names, or "all"; by default {default_scores}.
+    max_share
+        Largest shares of sets that a class may enter, e.g. none,0.1.
     n_splits
         Number of splits.
     calibration_sizes
@@ -100,6 +103,11 @@ def compare(
         scores=with_scores,
         alpha=options.read_alpha(alpha, alpha_of, source.class_names, source.n_classes),
         floor=floors.get("floor"),
+        max_share=max_share
+        and [
+            None if share == "none" else options.number_if_float(share)
+            for share in max_share.split(",")
+        ],
         n_splits=n_splits,
         calibration_sizes=[
             int(size) if size.is_integer() else size
@@ -127,6 +135,7 @@ def recommend(
     *,
     alpha: options.Alpha = "0.1",
     floor: options.Floor = None,
+    max_share: options.MaxShare = None,
     read: options.Input = options.READ,
 ) -> None:
     """Recommend a method for calibration data.
@@ -145,6 +154,7 @@ def recommend(
         read.open(data, "reading"),
         alpha=options.number_if_float(alpha),
         **options.read_floor(floor),
+        max_share=max_share,
     )
     print(printable(str(advice)))
     if advice.comparison.recommended is not None:
@@ -161,7 +171,9 @@ def _next_command(
     taken = options.parameters_of(candidate.method, candidate.score)
     pairs = [pair for pair in chosen.get("set") or () if pair]
     settings = [pair for pair in pairs if pair.split("=")[0].replace("-", "_") in taken]
-    chosen = {"method": [candidate.method], "score": [candidate.score], **chosen, "set": settings}
+    cap = None if candidate.max_share is None else str(candidate.max_share)
+    chosen = {"method": [candidate.method], "score": [candidate.score], **chosen}
+    chosen |= {"max-share": [cap], "set": settings}
     defaults = {"alpha": "0.1", "method": DEFAULT_METHOD, "score": "softmax"}
     texts = [
         f"--{name} {shlex.quote(value)}"

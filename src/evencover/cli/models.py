@@ -19,6 +19,7 @@ def calibrate(
     alpha: options.Alpha = "0.1",
     alpha_of: options.AlphaOf = None,
     floor: options.Floor = None,
+    max_share: options.MaxShare = None,
     accept_accuracy: float | None = None,
     accept_mode: Literal["class", "overall"] = "class",
     taxonomy: str | None = None,
@@ -67,6 +68,7 @@ def calibrate(
     predictor.set_params(
         alpha=options.read_alpha(alpha, alpha_of, source.class_names, source.n_classes),
         **options.read_floor(floor),
+        max_share=max_share,
         score=with_score,
         from_logits=bool(source.logits),
         random_state=seed,

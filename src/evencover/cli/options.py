@@ -52,6 +52,9 @@ AlphaOf = Annotated[
 Floor = Annotated[
     str | None, Parameter(help="Guaranteed coverage of every class: 0.8, auto or none.")
 ]
+MaxShare = Annotated[
+    float | None, Parameter(help="Largest share of other classes' sets that a class may enter.")
+]
 Settings = Annotated[
     list[str] | None,
     Parameter(
@@ -239,7 +242,14 @@ def files_among(*texts: Sequence[str] | None) -> list[str]:
     return [*found, *(text.partition("=")[2] for text in found)]
 
 
-NOT_SETTABLE = ("alpha", "floor", "from_logits", "random_state", "score")  # have their own option
+NOT_SETTABLE = (
+    "alpha",
+    "floor",
+    "from_logits",
+    "max_share",
+    "random_state",
+    "score",
+)  # have their own option
 # Settings with one value per class, read from a file.
 FILES_OF_CLASSES = ("groups", "prevalence")
 

@@ -18,7 +18,10 @@ from evencover.comparison.trials import ScoredRows, try_all
 from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import InputError, warn_caller
+from evencover.evaluation.suppliers import CAP
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
+from evencover.predictors.caps import check_max_share, check_price
+from evencover.predictors.guarantees import AUTO
 from evencover.predictors.held_out import note_repeated_rows
 from evencover.quantiles import Alpha, ClassAlpha, is_per_class
 from evencover.randomness import check_random_state
@@ -40,6 +43,7 @@ def compare(
     scores: Sequence[str | Score] | str = DEFAULT_SCORES,
     alpha: Any = 0.1,
     floor: Alpha | None = None,
+    max_share: Any = None,
     calibration_sizes: CalibrationSize | Sequence[CalibrationSize] = 0.5,
     n_splits: int = 10,
     from_logits: bool = False,
@@ -61,6 +65,9 @@ def compare(
         Target miscoverage, one number or one per class, as for predictors.
     floor
         Guaranteed coverage of every class, as for predictors; None leaves it to each method.
+    max_share
+        Largest share of the sets of other classes that a class may enter, as for predictors.
+        Several, such as [None, 0.2, 0.1], are compared like methods.
     calibration_sizes
         Calibration examples of each class, such as 20. Several, [10, 20, 50], give learning curves.
         A number below 1 is a fraction of all rows; 0.5 by default. The other rows are for testing;
@@ -79,12 +86,50 @@ def compare(
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
     predictors = make_methods(methods, alpha)
+    caps = _caps(max_share, floor, "compare")
     with_scores = _make_all(scores, score_names, make_score, "score")
     source = as_source(probabilities, labels, labels_are=labels_are, allow_unknown=True)
     rows = _score_rows(source, predictors, with_scores, from_logits, seed)
     class_alpha = ClassAlpha.of(alpha, source.class_names, rows.n_classes, "compare")
     splits = draw_splits(rows.labels, rows.n_classes, calibration_sizes, n_splits, seed)
-    return compare_on(rows, predictors, splits, seed, alpha=class_alpha, floor=floor)
+    result = compare_on(rows, predictors, splits, seed, alpha=class_alpha, floor=floor, caps=caps)
+    return _with_advice(result, rows, splits, seed)
+
+
+def _caps(max_share: Any, floor: Any, owner: str) -> list[Any]:
+    """Return the caps to try; none if each method has its own."""
+    caps = list(max_share) if isinstance(max_share, list | tuple) else [max_share]
+    for cap in caps:
+        if cap is not None:
+            check_max_share(cap, "max_share", owner)
+            check_price(cap, floor, owner)
+    return [] if max_share is None else caps
+
+
+def _with_advice(
+    result: Comparison, rows: ScoredRows, splits: Sequence[Split], seed: int
+) -> Comparison:
+    """State which few classes supply most labels in the sets of `best`, if a cap helps."""
+    best, predictor = result.best, result.best.predictor
+    few, splits = best.suppliers, [s for s in splits if s.size == result.calibration_size]
+    if few is None or not len(few.classes) or best.max_share is not None:
+        return result
+    if is_never_capped(predictor):
+        return result
+    measured = [(best.mean("avg_size"), best.mean("shortfall"))]
+    if predictor.floor in (None, AUTO):
+        (tried,) = try_all(rows, [replace(predictor, max_share=CAP)], splits, seed)
+        if not any(outcome.predictor.is_capped_.any() for outcome in tried):
+            return result
+        capped = Candidate.of(best.method, best.score, tried)
+        measured.append((capped.mean("avg_size"), capped.mean("shortfall")))
+    names = rows.source.class_names
+    return replace(result, large_sets=few.sentence(names, result.n_classes, *measured))
+
+
+def is_never_capped(predictor: BasePredictor) -> bool:
+    """Return whether thresholds are STANDARD's, which no cap changes."""
+    return predictor.method == "standard" and predictor.floor is None
 
 
 def _score_rows(
@@ -134,18 +179,27 @@ def compare_on(
     *,
     alpha: ClassAlpha,
     floor: Alpha | None = None,
+    caps: Sequence[Any] = (),
 ) -> Comparison:
-    """Try every method with every score on the same splits, and summarize by calibration size."""
+    """Try every method with every score on the same splits, and summarize by calibration size.
+
+    Each method is tried with each of the caps, but STANDARD only once: no cap changes it.
+    """
     shared: dict[str, Any] = {"alpha": alpha.typical if alpha.is_one else alpha.floats}
     if floor is not None:
         shared["floor"] = floor
     scores = list(rows.test_scores)
-    settings = [
-        replace(predictor, score=score, **shared)
-        for score, predictor in product(scores, predictors)
-    ]
+    settings, names = [], []
+    for (score, predictor), name in zip(
+        product(scores, predictors),
+        product(_names(scores, "name"), _names(predictors, "method")),
+        strict=True,
+    ):
+        setting = replace(predictor, score=score, **shared)
+        for cap in [None] if is_never_capped(setting) else caps or [setting.max_share]:
+            settings.append(replace(setting, max_share=cap))
+            names.append(name)
     outcomes = try_all(rows, settings, splits, seed)
-    names = list(product(_names(scores, "name"), _names(predictors, "method")))
     n_splits = splits[-1].repetition + 1
 
     def of_size(first: int) -> Comparison:
@@ -185,6 +239,7 @@ def recommend(
     *,
     alpha: Any = 0.1,
     floor: Alpha | None = None,
+    max_share: Alpha | None = None,
     from_logits: bool = False,
     labels_are: str | None = None,
 ) -> Recommendation:
@@ -199,9 +254,9 @@ def recommend(
         (N, K) array-like or the path of a file with the calibration rows; it is read twice.
     labels
         (N,) class indices of the calibration rows; may come with the file.
-    alpha, floor
-        Target miscoverage, one number or one per class, and guaranteed coverage of every class, as
-        for predictors.
+    alpha, floor, max_share
+        Target miscoverage, one number or one per class, guaranteed coverage of every class, and
+        largest share of the sets of other classes that a class may enter, as for predictors.
     from_logits, labels_are
         As for predictors.
 
@@ -210,7 +265,7 @@ def recommend(
     >>> recommend(data.probabilities, data.labels).method
     'pooled'
     """
-    predictors = make_methods(DEFAULT_METHODS, alpha)
+    predictors, caps = make_methods(DEFAULT_METHODS, alpha), _caps(max_share, floor, "recommend")
     source = as_source(probabilities, labels, labels_are=labels_are, allow_unknown=True)
     rows = _score_rows(source, predictors, [Softmax()], from_logits, 0)
     n_rows, n_classes = len(rows.labels), rows.n_classes
@@ -221,9 +276,10 @@ def recommend(
     # Set sizes depend on the number of calibration examples, and counting them takes no test
     # labels: so thresholds of all rows give the sizes to expect.
     everything = Split(1.0, 0, np.arange(n_rows), np.ones(n_rows, dtype=bool))
-    full = compare_on(rows, predictors, [halves, everything], 0, alpha=class_alpha, floor=floor)
+    how: Any = {"alpha": class_alpha, "floor": floor, "caps": caps}
+    full = compare_on(rows, predictors, [halves, everything], 0, **how)
     return Recommendation(
-        full.smaller[0],
+        _with_advice(full.smaller[0], rows, [halves], 0),
         {candidate.method: candidate.mean("avg_size") for candidate in full.candidates},
         np.bincount(rows.labels, minlength=n_classes)[:n_classes],
     )

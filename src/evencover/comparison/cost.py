@@ -91,11 +91,14 @@ class SetShares:
             self.scores, self.ranks = scores.T, ranks.T
             self.rank_shares = _share_at_most(_sorted(ranks.copy()), labels, label_ranks)
 
-    def penalties(self, trials: Sequence[Trial], is_known: Array, is_top: Array) -> list[float]:
+    def penalties(
+        self, trials: Sequence[Trial], is_known: Array, is_top: Array
+    ) -> list[tuple[float, FloatArray]]:
         """Compute, for each trial, the sum over classes of 1/alpha times the mean of max(v - t, 0).
 
-        Test rows count if their label `is_known` (N,). Where a trial keeps the most probable class,
-        rows whose label `is_top` (N,) are not missed.
+        Return it with the share of sets that include each class (K,). Test rows count if their
+        label `is_known` (N,). Where a trial keeps the most probable class, rows whose label
+        `is_top` (N,) are not missed.
         """
         limits = [trial.thresholds for trial in trials]
         included = self._share_within([thresholds.upper for thresholds in limits])
@@ -117,7 +120,9 @@ class SetShares:
         within = map(partial(np.searchsorted, side="right"), self.ordered, by_class)
         return np.stack(list(within), axis=1) / n_rows
 
-    def _penalty(self, trial: Trial, included: FloatArray, is_known: Array, is_top: Array) -> float:
+    def _penalty(
+        self, trial: Trial, included: FloatArray, is_known: Array, is_top: Array
+    ) -> tuple[float, FloatArray]:
         thresholds, alphas, wanted = trial.thresholds, trial.predictor.alpha_, self.label_shares
         is_test = trial.is_test & is_known
         if thresholds.rank_limit is not None:
@@ -131,7 +136,7 @@ class SetShares:
         counts = np.bincount(labels, minlength=len(included))
         sums = np.bincount(labels, lacking, minlength=len(included))
         tested = counts > 0
-        return float((sums[tested] / counts[tested] / alphas[tested]).sum())
+        return float((sums[tested] / counts[tested] / alphas[tested]).sum()), included
 
 
 def _by_class(values_of: Callable[[slice], FloatArray], n_rows: int, n_classes: int) -> FloatArray:

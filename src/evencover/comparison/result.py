@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ from evencover.comparison.trials import Outcome
 from evencover.evaluation.metrics import shown_in
 from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import root_and_error, squared_gaps, squared_shortfalls
+from evencover.evaluation.suppliers import Suppliers
+from evencover.predictors.fit import as_json
 from evencover.templates import Card, Shown
 from evencover.text_tables import NO_BREAK, aligned, folded
 from evencover.validation import raise_unknown
@@ -41,7 +43,8 @@ class Candidate:
     """One method with one score: its report and its cost on each split.
 
     ``target`` is the coverage that the method targets: of all rows, or the mean over classes
-    ("macro_coverage").
+    ("macro_coverage"). ``predictor`` has the method's parameters, and ``suppliers`` are the few
+    classes with most labels, on the first split.
     """
 
     method: str
@@ -49,6 +52,8 @@ class Candidate:
     reports: tuple[CoverageReport, ...]
     costs: tuple[float, ...]
     target: str = "marginal_coverage"
+    predictor: Any = None
+    suppliers: Suppliers | None = None
 
     @classmethod
     def of(cls, method: str, score: str, tried: Sequence[Outcome]) -> Candidate:
@@ -59,12 +64,20 @@ class Candidate:
             tuple(outcome.report for outcome in tried),
             tuple(outcome.cost for outcome in tried),
             "marginal_coverage" if tried[0].predictor.fit_.targets_average else "macro_coverage",
+            replace(tried[0].predictor),  # without the fit
+            tried[0].suppliers,
         )
 
     @property
+    def max_share(self) -> Any:
+        """The cap on the share of sets that a class may enter, None if there is none."""
+        return as_json(getattr(self.predictor, "max_share", None))
+
+    @property
     def name(self) -> str:
-        """The method and the score, as shown."""
-        return f"{self.method} + {self.score}"
+        """The method, the score and the cap, as shown."""
+        cap = "" if self.max_share is None else f", max_share {self.max_share}"
+        return f"{self.method} + {self.score}{cap}"
 
     def __repr__(self) -> str:
         return f"<{self.name}: {len(self.reports)} splits>"
@@ -116,6 +129,8 @@ class Comparison(Shown):
         What was asked for: examples of each class, or a fraction of all rows.
     smaller
         Comparisons at smaller calibration sizes, ascending: the learning curve.
+    large_sets
+        Which few classes supply most labels in the sets of `best`, and what a cap would give.
     """
 
     candidates: tuple[Candidate, ...]
@@ -125,6 +140,7 @@ class Comparison(Shown):
     n_test: int
     calibration_size: CalibrationSize = 0.5
     smaller: tuple[Comparison, ...] = ()
+    large_sets: str = ""
 
     @property
     def by_size(self) -> tuple[Comparison, ...]:
@@ -270,6 +286,8 @@ class Comparison(Shown):
                 f"Sets of all {self.n_classes} classes cost no more. Add calibration examples or "
                 "improve the model."
             )
+        if self.large_sets:
+            lines.append(self.large_sets)
         for problem, applies in {
             f"Coverage significantly below {self.target}": self.covers_too_little,
             f"Cost no lower than that of all {self.n_classes} classes": self.costs_too_much,
@@ -342,7 +360,8 @@ class Comparison(Shown):
         """Return everything, ready for JSON."""
         names = ("alpha", "n_splits", "n_calibration", "n_test", "noise_floor")
         points = {
-            name: point and {"method": point.method, "score": point.score}
+            name: point
+            and {"method": point.method, "score": point.score, "max_share": point.max_share}
             for name, point in self._points.items()
         }
         numbers = {name: getattr(self, name) for name in names}
@@ -380,6 +399,7 @@ class Comparison(Shown):
         table = []
         for candidate in self.candidates:
             row: dict[str, Any] = {"method": candidate.method, "score": candidate.score}
+            row["max_share"] = candidate.max_share
             row["n_calibration"] = self.n_calibration
             for name in metrics:
                 row[name] = or_none(candidate.mean(name))

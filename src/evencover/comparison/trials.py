@@ -27,6 +27,7 @@ from evencover.engine.blocks import joined, map_source
 from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.metrics import Tally
 from evencover.evaluation.report import CoverageReport
+from evencover.evaluation.suppliers import Suppliers
 from evencover.predictors import BasePredictor
 from evencover.predictors.calibration import (
     CalibrationInputs,
@@ -34,6 +35,7 @@ from evencover.predictors.calibration import (
     require_labels,
     warn_of_mismatch,
 )
+from evencover.predictors.caps import ScoreSample, sampled_of
 from evencover.predictors.fit import Fit
 from evencover.predictors.rule import BoundScore
 from evencover.randomness import places
@@ -48,11 +50,12 @@ MOST_COST_ROWS, MOST_COST_NUMBERS = sampled(4096), sampled(1 << 22, 600)
 
 
 class Outcome(NamedTuple):
-    """A fitted predictor, what it covered, and its cost in labels per example."""
+    """A fitted predictor, what it covered, its cost, and the few classes with most labels."""
 
     predictor: BasePredictor
     tally: Tally
     cost: float
+    suppliers: Suppliers
 
     @property
     def report(self) -> CoverageReport:
@@ -69,7 +72,8 @@ def try_all(
 
     def fit(job: tuple[BasePredictor, Split]) -> Trial:
         predictor, split = job
-        fitted = replace(predictor, random_state=(seed + split.repetition) % 2**64)
+        random_state = (seed + split.repetition) % 2**64
+        fitted = replace(predictor, random_state=random_state, max_share=None)
         return Trial(rows.calibrate(fitted, split.calibration), split.is_test)
 
     # Linear algebra starts no threads meanwhile. That limit is one for the whole process, and each
@@ -77,6 +81,8 @@ def try_all(
     with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):
         warnings.simplefilter("ignore", EvencoverWarning)  # about single splits
         trials = list(map_on_threads(fit, product(predictors, splits)))
+    jobs = product(predictors, splits)
+    rows.cap([(trial, job[1], job[0].max_share) for trial, job in zip(trials, jobs, strict=True)])
     outcomes = iter(rows.measure(trials))
     return [[next(outcomes) for _ in splits] for _ in predictors]
 
@@ -143,6 +149,39 @@ class ScoredRows:
         predictor.fit_ = Fit.calibrated(predictor, calibration, CalibrationInputs())
         return predictor
 
+    def cap(self, jobs: Iterable[tuple[Trial, Split, Any]]) -> None:
+        """Cap the thresholds of trials, in place, at a share of the sets, if it is given.
+
+        Trials of the same split and base score share a sample, and there is one at a time.
+        """
+        calibrations: dict[int, IntArray] = {}
+        groups: dict[tuple[int, Score], list[tuple[BasePredictor, Any]]] = {}
+        for trial, split, max_share in jobs:
+            if max_share is not None:
+                key = id(split)
+                calibrations[key] = split.calibration[self.is_known[split.calibration]]
+                groups.setdefault((key, trial.score.base), []).append((trial.predictor, max_share))
+        if not groups:
+            return
+        chosen = sampled_of(calibrations, self.n_classes)
+        is_chosen = ~other_rows(np.concatenate(list(chosen.values())), len(self.labels))
+        all_rows, all_keys = taken(
+            map_source(self.source, partial(take, is_chosen), taken, self.executor)
+        )
+        for (key, base), members in groups.items():
+            labels, places = self.labels[chosen[key]], (np.cumsum(is_chosen) - 1)[chosen[key]]
+            with_ranks = any("ranks" in predictor.needs for predictor, _ in members)
+            sample = ScoreSample.of(
+                self.scorings[base],
+                all_rows[places],
+                all_keys[places],
+                labels,
+                with_ranks=with_ranks,
+            )
+            for predictor, max_share in members:
+                predictor.fit_ = predictor.fit_.capped(max_share, sample)
+                predictor.max_share = max_share
+
     def measure(self, trials: Sequence[Trial]) -> list[Outcome]:
         """Count coverage and set sizes of every trial on its test rows, and compute its cost."""
         by_base: dict[Score, list[int]] = {}
@@ -159,12 +198,15 @@ class ScoredRows:
                 self.test_scores[tried[0].score], self.true_ranks,
             )  # fmt: skip
             penalties = shares.penalties(tried, self.is_known, self.is_top)
-            for number, sizes, penalty in zip(by_base[base], counts, penalties, strict=True):
+            for number, sizes, priced in zip(by_base[base], counts, penalties, strict=True):
                 trial = trials[number]
                 n_unknown = int((~self.is_known & trial.is_test).sum())
                 tally = Tally(*covered[number], sizes, n_unknown=n_unknown)
                 avg_size = float(sizes @ np.arange(len(sizes)) / max(1, sizes.sum()))
-                outcomes[number] = Outcome(trial.predictor, tally, avg_size + penalty)
+                penalty, included = priced
+                wrong = included - tally.covered / max(1, sizes.sum())
+                cost, suppliers = avg_size + penalty, Suppliers.of(included, wrong)
+                outcomes[number] = Outcome(trial.predictor, tally, cost, suppliers)
         return [outcomes[number] for number in range(len(trials))]
 
     def _sampled(self) -> Array:
@@ -248,10 +290,20 @@ class Reading(NamedTuple):
 
 def read_block(counters: Sequence[SizeCounter], is_sampled: Array, block: Block) -> Reading:
     """Count the set sizes of a block, and take the rows to estimate costs on."""
-    chosen = is_sampled[block.start : block.start + len(block.rows)]
+    return Reading([counter.count(block) for counter in counters], *take(is_sampled, block))
+
+
+def take(is_chosen: Array, block: Block) -> tuple[Any, Array]:
+    """Take some rows of a block, and their keys."""
+    chosen = is_chosen[block.start : block.start + len(block.rows)]
     keys = _kernels.row_keys(block.rows, Draws(ids=block.ids, first=block.start))
-    counts = [counter.count(block) for counter in counters]
-    return Reading(counts, block.rows[chosen], keys[chosen])
+    return block.rows[chosen], keys[chosen]
+
+
+def taken(parts: Iterable[tuple[Any, Array]]) -> tuple[Any, Array]:
+    """Concatenate rows and keys of consecutive blocks."""
+    rows, keys = zip(*parts, strict=True)
+    return concatenate_rows(rows), np.concatenate(keys)
 
 
 @dataclass(frozen=True, eq=False)

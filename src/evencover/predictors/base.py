@@ -27,10 +27,9 @@ from evencover.predictors.calibration import (
     require_labels,
     rows_of_scores,
 )
-from evencover.predictors.caps import SampleCollector, ScoreSample
+from evencover.predictors.caps import SampleCollector, check_price
 from evencover.predictors.explanations import Explanation
 from evencover.predictors.fit import Fit
-from evencover.predictors.guarantees import AUTO
 from evencover.predictors.held_out import coverage_report
 from evencover.predictors.method import Method
 from evencover.predictors.rule import BoundScore, SetRule
@@ -101,11 +100,7 @@ class BasePredictor(Method, Shown):
                     check(values[name], name, owner)
         if "exact" not in self.supports:
             self._reject_exact()
-        if self.max_share is not None and self.floor not in (None, AUTO):
-            raise InputError(
-                f"'floor' and 'max_share' of {owner} cannot be combined if the floor is a number. "
-                f"Got {self.floor!r} and {self.max_share!r}; use floor='auto', or one of them."
-            )
+        check_price(self.max_share, self.floor, owner)
         if "class alpha" not in self.supports and is_per_class(self.alpha):
             takers = [name for name, cls in PREDICTORS.items() if "class alpha" in cls.supports]
             raise InputError(
@@ -172,15 +167,14 @@ class BasePredictor(Method, Shown):
         ids: Any = None,
         ranks: Any = None,
         class_names: Sequence[str] | None = None,
-        sample: ScoreSample | None = None,
     ) -> Self:
         """Fit the thresholds to the scores (N,) of the true labels.
 
         Some methods also need `ranks` (N,), from 1, of the true labels. `max_share` needs the
-        scores of every class in some rows, which only `fit` and `compare` have.
+        scores of every class in some rows, which only `fit` has.
         """
         score = self._check_parameters()
-        if self.max_share is not None and sample is None:
+        if self.max_share is not None:
             raise InputError(
                 "'max_share' must be None in 'fit_scores', because it needs the scores of every "
                 f"class. Got {self.max_share!r}; use 'fit' with the rows."
@@ -195,7 +189,7 @@ class BasePredictor(Method, Shown):
             class_names=class_names,
             of_base=score.base is score,
         )
-        self.fit_ = Fit.calibrated(self, rows, CalibrationInputs(), sample)
+        self.fit_ = Fit.calibrated(self, rows, CalibrationInputs())
         return self
 
     def partial_fit(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,9 +33,10 @@ from evencover.validation import LARGEST
 
 # 64 MB of float32, but enough rows to measure a share of a hundredth.
 MOST_ROWS, LEAST_ROWS, MOST_NUMBERS = sampled(4096), sampled(512), sampled(1 << 24, 600)
+FEWEST_ROWS = sampled(128)  # of a sample in a comparison, which has several at a time
 NUMBERS_AT_ONCE = at_once(1 << 20)  # scores in float64 while they are computed
 
-Columns = TypeVar("Columns")
+Columns = tuple[Any, ...]
 
 
 def exact_share(max_share: Any) -> Fraction:
@@ -54,16 +55,22 @@ def check_max_share(value: Any, name: str, owner: str) -> None:
             ) from None
 
 
+def check_price(max_share: Any, floor: Any, owner: str) -> None:
+    """Raise InputError for a cap together with a floor that is a number."""
+    if max_share is not None and floor not in (None, "auto"):
+        raise InputError(
+            f"'floor' and 'max_share' of {owner} cannot be combined if the floor is a number. "
+            f"Got {floor!r} and {max_share!r}; use floor='auto', or one of them."
+        )
+
+
 class ScoreSample(NamedTuple):
     """Base scores of every class in sampled calibration rows.
 
-    ``hashes`` and ``indices`` (m,) decide which rows are in it; ``labels`` (m,) are theirs.
-    ``scores`` (m, K) are float32, +inf where a row does not list the class, and ``ranks`` (m, K)
-    are those of the classes, for methods that limit them.
+    ``labels`` (m,) are those of the rows. ``scores`` (m, K) are float32, +inf where a row does not
+    list the class, and ``ranks`` (m, K) are those of the classes, for methods that limit them.
     """
 
-    hashes: Array
-    indices: Array
     labels: IntArray
     scores: Array
     ranks: Array | None = None
@@ -74,8 +81,6 @@ class ScoreSample(NamedTuple):
         scoring: BoundScore,
         rows: Any,
         keys: Array,
-        hashes: Array,
-        indices: Array,
         labels: IntArray,
         *,
         with_ranks: bool,
@@ -95,7 +100,7 @@ class ScoreSample(NamedTuple):
             scores[some] = _rounded_down(computed)
             if ranks is not None:
                 ranks[some] = _kernels.rank_matrix(part, logits=logits)
-        return cls(hashes, indices, labels, scores, ranks)
+        return cls(labels, scores, ranks)
 
     def caps(self, max_share: Any, thresholds: Thresholds) -> Caps:
         """Compute where classes exceed a share, and the shares of thresholds on the base score."""
@@ -164,13 +169,9 @@ class SampleCollector:
     with_ranks: bool = False
     _limit: int = 2**64 - 1
     _n_kept: int = 0
-    _kept: ScoreSample | None = None
+    _kept: Columns = ()  # hashes and indices, which decide what is kept, and the sample's columns
 
-    def fresh(self) -> SampleCollector:
-        """Return a collector for a partition of the same input."""
-        return SampleCollector(self.scoring, self.n_classes, self.with_ranks)
-
-    def of(self, block: Block) -> ScoreSample:
+    def of(self, block: Block) -> Columns:
         """Sample the known labels' rows of a block, on any thread."""
         assert block.labels is not None
         ids = block.ids
@@ -182,15 +183,15 @@ class SampleCollector:
         chosen = chosen[smallest(hashes[chosen], chosen, sample_size(self.n_classes))]
         rows, labels = block.rows[chosen], block.labels[chosen]
         keys = _kernels.row_keys(block.rows, self.scoring.draws(block))[chosen]
-        indices, options = block.start + chosen, {"with_ranks": self.with_ranks}
-        return ScoreSample.of(self.scoring, rows, keys, hashes[chosen], indices, labels, **options)
+        sample = ScoreSample.of(self.scoring, rows, keys, labels, with_ranks=self.with_ranks)
+        return hashes[chosen], block.start + chosen, *sample
 
-    def add(self, part: ScoreSample) -> None:
+    def add(self, part: Columns) -> None:
         """Add the sample of a block or partition: in free rows, and in place of larger hashes."""
         most = sample_size(self.n_classes)
-        if self._kept is None:
-            empty = [None if x is None else np.empty((most, *x.shape[1:]), x.dtype) for x in part]
-            self._kept = ScoreSample(*empty)  # type: ignore[arg-type]
+        self._kept = self._kept or tuple(
+            None if x is None else np.empty((most, *x.shape[1:]), x.dtype) for x in part
+        )
         hashes, indices = (
             np.concatenate([old[: self._n_kept], new])
             for old, new in zip(self._kept[:2], part[:2], strict=True)
@@ -205,20 +206,18 @@ class SampleCollector:
                 old[free] = new[added]
         self._n_kept = int(is_kept.sum())
         if self._n_kept == most:
-            self._limit = int(self._kept.hashes.max())
+            self._limit = int(self._kept[0].max())
 
-    def also(self, score: Callable[[Block], Columns], block: Block) -> tuple[Columns, ScoreSample]:
+    def also(self, score: Callable[[Block], Columns], block: Block) -> tuple[Columns, Columns]:
         """Return what a function computes of a block, and a sample of the block."""
         return score(block), self.of(block)
 
-    def merged(
-        self, parts: Iterable[tuple[tuple[Array, ...], ScoreSample]]
-    ) -> tuple[tuple[Array, ...], ScoreSample]:
+    def merged(self, parts: Iterable[tuple[Columns, Columns]]) -> tuple[Columns, Columns]:
         """Merge the columns and the samples of the blocks of a partition."""
-        collector = self.fresh()
-        return joined(collector.collected(parts)), collector.result()
+        collector = SampleCollector(self.scoring, self.n_classes, self.with_ranks)
+        return joined(collector.collected(parts)), collector._columns()
 
-    def collected(self, results: Iterable[tuple[Columns, ScoreSample]]) -> Iterator[Columns]:
+    def collected(self, results: Iterable[tuple[Columns, Columns]]) -> Iterator[Columns]:
         """Pass the columns of blocks or partitions on; add their samples."""
         for columns, part in results:
             self.add(part)
@@ -226,14 +225,33 @@ class SampleCollector:
 
     def result(self) -> ScoreSample:
         """Return the sample of all blocks so far."""
-        assert self._kept is not None
-        columns = [None if column is None else column[: self._n_kept] for column in self._kept]
-        return ScoreSample(*columns)  # type: ignore[arg-type]
+        return ScoreSample(*self._columns()[2:])
+
+    def _columns(self) -> Columns:
+        return tuple(None if column is None else column[: self._n_kept] for column in self._kept)
 
 
 def sample_size(n_classes: int) -> int:
     """Return the largest number of rows in a sample."""
     return min(MOST_ROWS, max(LEAST_ROWS, MOST_NUMBERS // n_classes))
+
+
+def sampled_of(calibrations: dict[Any, IntArray], n_classes: int) -> dict[Any, IntArray]:
+    """Choose the rows of the sample of each of some calibration sets, which are indices of rows.
+
+    As many as a fit samples or, if the rows of all samples together have more numbers than two
+    samples may have, half as many, and so on.
+    """
+    hashes = {key: hashed(rows.astype(np.uint64)) for key, rows in calibrations.items()}
+    most = sample_size(n_classes)
+    while True:
+        chosen = {
+            key: rows[smallest(hashes[key], rows, most)] for key, rows in calibrations.items()
+        }
+        n_rows = len(np.unique(np.concatenate(list(chosen.values()))))
+        if n_rows * n_classes <= 2 * MOST_NUMBERS or most <= FEWEST_ROWS:
+            return chosen
+        most //= 2
 
 
 def hashed(keys: Array) -> Array:

@@ -113,37 +113,44 @@ class Fit:
         predictor: Any,
         rows: CalibrationRows,
         inputs: CalibrationInputs,
-        sample: ScoreSample | None = None,
+        limits: Caps | ScoreSample | None = None,
         *,
         acceptance: Acceptance | None = None,
-        caps: Caps | None = None,
     ) -> Fit:
         """Calibrate the method of a predictor on rows; copy its parameters.
 
-        With `max_share`, the limits of the thresholds come from a sample of these rows, or are
-        the `caps` of an earlier fit.
+        With `max_share`, `limits` are a sample of these rows, or the caps of an earlier fit.
         """
-        method = type(predictor)(**deepcopy(predictor.get_params()))
+        method = type(predictor)(**deepcopy(predictor.get_params()) | {"max_share": None})
         score = method._check_parameters().with_counts(rows.class_counts, rows.class_names)
         scored = rows.scored_by(score)
         thresholds, state = copy(method)._calibrate(scored)  # what it sets on itself is lost
         if thresholds.lower is None:
             method._reject_exact()
         thresholds = method._with_floor(thresholds, scored)
-        if sample is not None and method.max_share is not None:
-            caps = sample.caps(method.max_share, score.base_thresholds(thresholds))
-        if caps is not None:
-            thresholds, caps = caps.applied(thresholds, method._standard(scored), score)
-        fit = cls(method, rows, thresholds, state, inputs, acceptance, caps)
+        fit = cls(method, rows, thresholds, state, inputs, acceptance)
+        if predictor.max_share is not None:
+            assert limits is not None
+            fit = fit.capped(predictor.max_share, limits)
         fit.warn()
         return fit
+
+    def capped(self, max_share: Any, limits: Caps | ScoreSample) -> Fit:
+        """Cap the thresholds of a fit without caps at the limits of a sample or an earlier fit."""
+        if isinstance(limits, ScoreSample):
+            limits = limits.caps(max_share, self.rule.thresholds)
+        standard = self.method._standard(self.scored_rows)
+        thresholds, caps = limits.applied(self.thresholds, standard, self.rule.scoring.score)
+        method = replace(self.method, max_share=max_share)
+        method._check_parameters()
+        return replace(self, method=method, thresholds=thresholds, caps=caps)
 
     def refitted(self, rows: CalibrationRows, inputs: CalibrationInputs, **changed: Any) -> Fit:
         """Calibrate on other rows, or with other parameters; all else as for this fit."""
         method, caps = replace(self.method, **changed), self.caps
         if caps is not None:  # the sample behind their shares is gone
             caps = caps._replace(share=np.full(self.n_classes, np.nan))
-        return Fit.calibrated(method, rows, inputs, acceptance=self.acceptance, caps=caps)
+        return Fit.calibrated(method, rows, inputs, caps, acceptance=self.acceptance)
 
     def __reduce__(self) -> Any:
         # Copies and pickles are built by the constructor, too.
