@@ -69,7 +69,7 @@ def measure(arrays: data.Arrays, score: str, repetitions: int) -> dict[str, dict
     """Measure seconds of every job by every contestant, in turns."""
     import distributed
 
-    from evencover.engine.dask import local_cluster
+    from evencover.engine.executors import local_cluster
 
     seconds: dict[str, dict[str, list[float]]] = {}
     with (

@@ -1,4 +1,4 @@
-"""Number of threads; ordered maps on threads and on the workers of an executor."""
+"""Number of threads, and ordered maps on threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
 
-from evencover.errors import InputError, one_line
+from evencover.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -91,57 +91,3 @@ def map_ordered(
     finally:  # after an error, do not start work without a consumer
         for future in pending:
             future.cancel()
-
-
-class Workers:
-    """Workers of a `concurrent.futures.Executor`; every result returns to this process."""
-
-    def __init__(self, executor: Any) -> None:
-        self.executor = executor
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Submit ``function(*arguments)``."""
-        return self.executor.submit(function, *arguments)
-
-    def submitter(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a function that submits ``function(item)`` for many items."""
-        return partial(self.submit, function)
-
-    def n_under_way(self) -> int:
-        """Return the number of tasks that keeps every worker busy."""
-        return 2 * int(getattr(self.executor, "_max_workers", None) or 8)
-
-    def result(self, future: Any) -> Any:
-        """Wait for the result of a future."""
-        return future.result()
-
-
-def results_in_order(
-    workers: Workers, function: Callable[[Item], Result], items: Iterable[Item]
-) -> Iterator[Result]:
-    """Yield ``function(item)`` in the order of the items, a few tasks per worker at a time."""
-    with translate_worker_errors():
-        submit = workers.submitter(function)
-        yield from map_ordered(submit, workers.result, items, workers.n_under_way())
-
-
-@contextmanager
-def translate_worker_errors() -> Iterator[None]:
-    """Raise InputError for dying workers and lost connections."""
-    try:
-        yield
-    except Exception as error:
-        kind = type(error).__name__
-        if kind in ("FutureCancelledError", "CancelledError", "CommClosedError", "RPCClosed"):
-            raise InputError(
-                "The connection to the scheduler was lost before the work was finished "
-                f"({one_line(error)}); start it again, then run the same command."
-            ) from error
-        if kind not in ("KilledWorker", "BrokenProcessPool"):
-            raise
-        last = getattr(getattr(error, "last_worker", None), "address", None)
-        raise InputError(
-            "The work could not be finished: workers died repeatedly"
-            f"{'' if last is None else f', the last one at {last}'} ({one_line(error)}); "
-            "give them more memory, or smaller partitions."
-        ) from error

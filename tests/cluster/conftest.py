@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evencover.data import readers as source
-from evencover.engine.dask import local_cluster
+from evencover.engine.executors import local_cluster
 
 N_ROWS, N_CLASSES = 6_000, 100
 # Uneven on purpose: a file of one row, one of two blocks (4000 rows make one).

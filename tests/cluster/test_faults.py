@@ -11,7 +11,7 @@ from depth import IS_DEEP
 from evencover import InputError, StandardPredictor, predict_to_folder
 from evencover.data import as_source
 from evencover.data.readers import Reader
-from evencover.engine.blocks import as_workers, results_in_order
+from evencover.engine.executors import results_in_order
 
 from .conftest import write_parts
 
@@ -20,7 +20,7 @@ def test_a_task_that_kills_every_worker_is_given_up_with_one_sentence(client, mo
     if not IS_DEEP:  # dask gives up after four deaths, and another worker starts after each
         monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 1)
     with pytest.raises(InputError, match=r"workers .*tcp:"):
-        list(results_in_order(as_workers(client), os._exit, [1]))
+        list(results_in_order(client, os._exit, [1]))
 
 
 @pytest.fixture

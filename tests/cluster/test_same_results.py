@@ -14,7 +14,7 @@ from evencover import InputError, StandardPredictor, predict_to_folder, save
 from evencover.cli import main
 from evencover.data import as_source, readers
 from evencover.data.fingerprint import KEPT_ELEMENTS, MOST_ROWS
-from evencover.engine.dask import DaskWorkers
+from evencover.engine import executors
 from evencover.experiments import Grid, load_simulated, run
 from evencover.predictors import make_predictor
 from evencover.report.content import report_content
@@ -117,14 +117,14 @@ def test_a_list_of_paths_is_one_input_and_a_dask_collection_none(fitted, parts, 
 @pytest.fixture
 def received(monkeypatch):
     """Bytes of every result that comes back to this process."""
-    sizes, fetch = [], DaskWorkers.result
+    sizes, fetch = [], executors.fetch
 
-    def weighed(workers, future):
-        result = fetch(workers, future)
+    def weighed(future):
+        result = fetch(future)
         sizes.append(len(pickle.dumps(result)))
         return result
 
-    monkeypatch.setattr(DaskWorkers, "result", weighed)
+    monkeypatch.setattr(executors, "fetch", weighed)
     return sizes
 
 

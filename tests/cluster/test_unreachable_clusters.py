@@ -16,9 +16,8 @@ import pytest
 import evencover
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.engine import dask as clusters
-from evencover.engine.blocks import as_workers
-from evencover.engine.dask import dask_client
+from evencover.engine import executors
+from evencover.engine.executors import dask_client, submitter
 
 SCHEDULER = """
 import asyncio
@@ -68,7 +67,7 @@ def scheduler():
 
 @pytest.fixture
 def short_waits(monkeypatch):
-    monkeypatch.setattr(clusters, "SECONDS", 2)
+    monkeypatch.setattr(executors, "SECONDS", 2)
 
 
 def refused_within(seconds, words, function):
@@ -81,7 +80,7 @@ def refused_within(seconds, words, function):
 
 def reach(address):
     with dask_client(address) as client:
-        as_workers(client)
+        submitter(client, abs)
 
 
 @pytest.mark.usefixtures("short_waits")
@@ -116,7 +115,7 @@ def test_a_scheduler_that_dies_is_told(tmp_path):
         process(WORKER.format(before=""), address),
         dask_client(address) as client,
     ):
-        as_workers(client)
+        submitter(client, abs)
         threading.Timer(0.3, os.kill, (child.pid, signal.SIGKILL)).start()
 
         def work():

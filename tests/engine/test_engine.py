@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from evencover import InputError
-from evencover.engine.blocks import as_workers, gathered, joined
-from evencover.engine.dask import dask_client
-from evencover.threads import Workers, map_on_threads, n_threads, results_in_order, single_threaded
+from evencover.engine.blocks import gathered, joined
+from evencover.engine.executors import dask_client, results_in_order
+from evencover.threads import map_on_threads, n_threads, single_threaded
 
 THREADS = [1, 2, 4]
 
@@ -114,7 +114,7 @@ def test_parts_are_put_one_after_the_other(n_rows):
 
 def test_workers_that_die_are_told_in_one_sentence():
     with ProcessPoolExecutor(1) as pool, pytest.raises(InputError, match="workers died"):
-        list(results_in_order(Workers(pool), os._exit, [1]))
+        list(results_in_order(pool, os._exit, [1]))
 
 
 def test_dask_is_an_extra(monkeypatch):
@@ -135,4 +135,4 @@ def test_anything_that_submits_is_an_executor():
         def cancel(self):
             pass
 
-    assert sorted(results_in_order(as_workers(Here()), abs, [-1] * 9)) == [1] * 9
+    assert sorted(results_in_order(Here(), abs, [-1] * 9)) == [1] * 9

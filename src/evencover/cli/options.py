@@ -163,7 +163,7 @@ def executor(dask: str | None) -> AbstractContextManager[Any]:
     """Open the cluster at a URL, or one on this machine ("local"); None stands for threads."""
     if dask is None:
         return nullcontext()
-    from evencover.engine.dask import dask_client
+    from evencover.engine.executors import dask_client
 
     return dask_client(dask)
 

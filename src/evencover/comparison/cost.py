@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -19,7 +18,7 @@ from evencover.predictors.rule import BoundScore
 from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream
 from evencover.scores import Score, make_score
-from evencover.threads import map_on_threads, n_threads
+from evencover.threads import n_threads, on_slices
 from evencover.validation import LARGEST
 
 
@@ -146,20 +145,20 @@ def _by_class(values_of: Callable[[slice], FloatArray], n_rows: int, n_classes: 
     def fill(rows: slice) -> None:
         transposed[:, rows] = values_of(rows).T
 
-    deque(map_on_threads(fill, _slices(n_rows)), maxlen=0)
+    on_slices(fill, n_rows, _per_task(n_rows))
     return transposed
 
 
 def _sorted(values: FloatArray) -> FloatArray:
     """Sort each class's values (K, M), in place."""
-    deque(map_on_threads(lambda rows: values[rows].sort(axis=1), _slices(len(values))), maxlen=0)
+    n = len(values)
+    on_slices(lambda classes: values[classes].sort(axis=1), n, _per_task(n))
     return values
 
 
-def _slices(n: int) -> list[slice]:
-    """Equal parts, enough for all cores to end at about the same time."""
-    step = max(1, ceil(n / (4 * n_threads())))
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+def _per_task(n: int) -> int:
+    """Return how many of n make tasks enough for all cores to end at about the same time."""
+    return max(1, ceil(n / (4 * n_threads())))
 
 
 def _share_at_most(ordered: FloatArray, labels: IntArray, values: Array) -> FloatArray:

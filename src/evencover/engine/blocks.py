@@ -13,10 +13,9 @@ from evencover.arrays import Array
 from evencover.data.fingerprint import Fingerprint, Sampler
 from evencover.data.readers import ArrayReader, read_array
 from evencover.data.source import Block, Source
-from evencover.engine.dask import DaskWorkers
-from evencover.errors import InputError
+from evencover.engine.executors import results_in_order
 from evencover.sizes import at_once
-from evencover.threads import Workers, map_on_threads, results_in_order, single_threaded
+from evencover.threads import map_on_threads, single_threaded
 from evencover.topk import numbers_per_row
 
 
@@ -32,29 +31,12 @@ def gathered(parts: Iterable[tuple[Array, ...]], n_rows: int | None) -> tuple[Ar
     columns: tuple[Array, ...] = ()
     start = 0
     for part in parts:
-        columns = columns or tuple(_room(values, n_rows) for values in part)
+        columns = columns or tuple(np.empty((n_rows, *x.shape[1:]), x.dtype) for x in part)
         stop = start + len(part[0])
         for column, values in zip(columns, part, strict=True):
             column[start:stop] = values[: n_rows - start]  # the source raises at the end
         start = min(stop, n_rows)
     return columns
-
-
-def _room(values: Array, n_rows: int) -> Array:
-    return np.empty((n_rows, *values.shape[1:]), values.dtype)
-
-
-def as_workers(executor: Any) -> Workers:
-    """Wrap an executor, a dask client or a dask client's executor."""
-    client = getattr(executor, "_client", executor)  # Client.get_executor() wraps its client
-    if type(client).__module__.split(".")[0] == "distributed":
-        return DaskWorkers(client)
-    if not hasattr(executor, "submit"):
-        raise InputError(
-            "'executor' must be a concurrent.futures executor or a dask.distributed client. "
-            f"Got {type(executor).__name__} instead."
-        )
-    return Workers(executor)
 
 
 # About 4 MB of float32 for rows sent with a task: dask warns above 10 MB.
@@ -103,7 +85,7 @@ def map_source(
         return sampler.collected(map_on_threads(on_block, source.blocks()))
     assert merge is not None
     work = partial(_on_part, function, merge, None if sampler is None else sampler.fresh())
-    results = results_in_order(as_workers(executor), work, cut(source))
+    results = results_in_order(executor, work, cut(source))
     return (Sampler() if sampler is None else sampler).collected(results)
 
 

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from evencover.arrow import import_pyarrow
 from evencover.data.source import Block, Source
-from evencover.engine.blocks import as_workers, cut
+from evencover.engine.blocks import cut
+from evencover.engine.executors import results_in_order
 from evencover.errors import InputError
 from evencover.output.atomic import (
     is_trace,
@@ -29,7 +30,7 @@ from evencover.output.writers import ListedSets, Listing, write_sets
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import Fit
 from evencover.taxonomy import Taxonomy
-from evencover.threads import map_on_threads, results_in_order, single_threaded
+from evencover.threads import map_on_threads, single_threaded
 
 FORMAT = 1
 PLAN = "_plan.json"
@@ -172,7 +173,7 @@ def predict_to_folder(
     with resumable_folder(folder, made_from, parts, force=force) as missing:
         todo = [part for part in partitions if path_of[part.offset].name in missing]
         if executor is not None and todo:
-            sum(results_in_order(as_workers(executor), partial(_on_one_thread, write), todo))
+            sum(results_in_order(executor, partial(_on_one_thread, write), todo))
         else:  # one file after the other, each on all threads
             for partition in todo:
                 write(partition)
