@@ -28,9 +28,9 @@ from evencover import (
     write_report,
 )
 from evencover.cli.main import main
+from evencover.evaluation.recall import RecallAtK
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors import make_predictor, method_names, predictor_class
-from evencover.predictors.recall import RecallAtK
 
 K = 12
 

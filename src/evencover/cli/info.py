@@ -68,11 +68,10 @@ def _recall(predictor: BasePredictor) -> dict[str, Any]:
     recall, names = predictor.fit_.recall, ("recall", "low", "high")
     if recall is None:
         return {}
-    shares = {"recall_at_k": dict(zip(names, recall.interval(), strict=True))}
+    shares = {"recall_at_k": recall.interval()}
     if recall.counts[recall.capped].any():
-        capped = dict(zip(names, recall.interval(recall.capped), strict=True))
-        shares["recall_at_k_of_capped_classes"] = capped
-    return shares
+        shares["recall_at_k_of_capped_classes"] = recall.interval(recall.capped)
+    return {key: dict(zip(names, share.tolist(), strict=True)) for key, share in shares.items()}
 
 
 def _parameters(predictor: BasePredictor) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from evencover.classes import Classes
 from evencover.errors import InputError
 from evencover.evaluation.conditional import WorstSlab, worst_slab
 from evencover.evaluation.metrics import METRICS, Confusions, CoverageMetrics, Tally, shown_in
+from evencover.evaluation.recall import RecallAtK
 from evencover.evaluation.statistics import clopper_pearson, likely_below, share_with_limits
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
@@ -169,17 +170,21 @@ class CoverageReport(CoverageMetrics, Shown):
         return clopper_pearson(self.class_covered, self.class_counts)
 
     @property
+    def recall(self) -> RecallAtK | None:
+        """Which labels top-k rows list; None for rows of all classes."""
+        if self.listed_counts is None:
+            return None
+        limits = np.zeros(self.n_classes) if self.thresholds is None else self.thresholds
+        return RecallAtK(self.class_counts, self.listed_counts, np.isinf(limits))
+
+    @property
     def recall_at_k(self) -> tuple[FloatArray, FloatArray] | None:
         """Recall at k: the share of listed labels, and its 95% confidence interval (3,), twice.
 
         The second is of classes without a finite threshold, whose coverage it limits.
         """
-        if self.listed_counts is None:
-            return None
-        counts = np.stack([self.listed_counts, self.class_counts])
-        limits = np.zeros(self.n_classes) if self.thresholds is None else self.thresholds
-        of_capped = counts[:, np.isinf(limits)].sum(axis=1)
-        return share_with_limits(*counts.sum(axis=1)), share_with_limits(*of_capped)
+        recall = self.recall
+        return None if recall is None else (recall.interval(), recall.interval(recall.capped))
 
     # ---- accepted predictions, and labels that make sets large ----------------------------------
 

@@ -20,12 +20,12 @@ from evencover.classes import Classes, as_written, by_class, checked_names
 from evencover.data.open import as_source
 from evencover.data.source import Block, Expected, Source
 from evencover.errors import InputError, warn_caller
+from evencover.evaluation.recall import RecallAtK
 from evencover.precision import PRECISIONS, warn_of_precision
 from evencover.predictors.acceptance import Acceptance
 from evencover.predictors.calibration import CalibrationInputs, CalibrationRows
 from evencover.predictors.caps import Caps, ScoreSample
 from evencover.predictors.guarantees import Needs, some_names
-from evencover.predictors.recall import RecallAtK
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.quantiles import Alpha, ClassAlpha, Groups, Thresholds
 from evencover.scores import Score, make_score

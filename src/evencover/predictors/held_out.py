@@ -19,7 +19,7 @@ from evencover.predictors.fit import Fit
 # False-alarm rate of each warning.
 RATE = 1e-4
 # Differences that matter, as a share of the rows, beyond noise.
-NOTABLE, NOTABLE_COPIES = 0.05, 0.01
+NOTABLE, NOTABLE_DUPLICATES = 0.05, 0.01
 NOT_ALWAYS = "(Ignore this for a model with few distinct outputs, such as a decision tree.)"
 
 
@@ -60,14 +60,8 @@ def shift_warnings(fit: Fit, report: CoverageReport, read: Fingerprint) -> list[
             f"These {report.n_rows} rows were used for calibration, so coverage is "
             "overestimated; evaluate on held-out data."
         ]
-    messages, n_rows = [], report.n_rows
-    target = 1 - report.alpha
-    if report.recall_at_k is not None and report.recall_at_k[0][2] < target:
-        messages.append(
-            f"Recall at k of these {n_rows} examples is {report.recall_at_k[0][0]:.1%}, "
-            f"significantly below the target of {target:.1%}: no set contains a label that is not "
-            "listed. Use a larger k."
-        )
+    recall = None if report.recall is None else report.recall.warning(1 - report.alpha)
+    messages, n_rows = [] if recall is None else [recall], report.n_rows
     if report.n_unknown:
         messages.append(
             f"{report.n_unknown} of {n_rows} labels are not among the model's classes; they count "
@@ -142,7 +136,7 @@ def note_repeated_rows(read: Fingerprint) -> None:
     """Warn of duplicate rows, which end up on both sides of a split."""
     sample = read.sample[:, 0]
     n_copies = len(sample) - len(np.unique(sample))
-    if n_copies >= 5 and n_copies / len(sample) > NOTABLE_COPIES:
+    if n_copies >= 5 and n_copies / len(sample) > NOTABLE_DUPLICATES:
         warn_caller(
             f"About {n_copies / len(sample):.0%} of the rows are exact duplicates. Splits put "
             "duplicates of an input into both parts, so coverage is overestimated. "
@@ -153,7 +147,7 @@ def note_repeated_rows(read: Fingerprint) -> None:
 def about_copies(fit: Fit, read: Fingerprint) -> list[str]:
     """Report rows that are exact duplicates of calibration rows."""
     n_copies, n_sampled = read.copies_of(fit.inputs.sample[:, 0], fit.inputs.limit)
-    if n_copies >= 5 and n_copies / n_sampled > NOTABLE_COPIES:
+    if n_copies >= 5 and n_copies / n_sampled > NOTABLE_DUPLICATES:
         return [
             f"About {n_copies / n_sampled:.0%} of these rows are exact copies of calibration rows, "
             f"so coverage is overestimated. {NOT_ALWAYS}"

@@ -22,10 +22,9 @@ class RecallAtK(NamedTuple):
     listed: IntArray
     capped: Array
 
-    def interval(self, classes: Array | slice = slice(None)) -> tuple[float, float, float]:
-        """Return the recall of all examples of these classes, and its lower and upper limit."""
-        n, n_listed = int(self.counts[classes].sum()), int(self.listed[classes].sum())
-        return tuple(share_with_limits(n_listed, n).tolist())
+    def interval(self, classes: Array | slice = slice(None)) -> FloatArray:
+        """Return the recall of all examples of these classes, and its two limits (3,)."""
+        return share_with_limits(self.listed[classes].sum(), self.counts[classes].sum())
 
     def limited(self, guarantees: FloatArray) -> FloatArray:
         """Return the guarantees (K,) that hold for labels that may not be listed.
@@ -46,17 +45,16 @@ class RecallAtK(NamedTuple):
     def sentences(self) -> str:
         """State the recall, and what it means for coverage."""
         text = (
-            f"Rows list some of the classes: recall at k is {_percent(*self.interval())}. A label "
+            f"Rows list some of the classes: recall at k is {_percent(self.interval())}. A label "
             "that is not listed is in no set. Coverage can therefore be below the guarantee by the "
             "share of labels that are not listed, times the probability that the threshold is "
             "infinite; guarantees by class account for it with 95% confidence."
         )
         if self.capped.any():
-            capped, n_capped = self.interval(self.capped), int(self.capped.sum())
-            recall = _percent(*capped) if self.counts[self.capped].any() else "unknown"
+            recall, n_capped = self.interval(self.capped), int(self.capped.sum())
             text += (
                 f" The coverage of {n_capped:,} classes with an infinite threshold is their recall "
-                f"at k, {recall}."
+                f"at k, {'unknown' if np.isnan(recall[0]) else _percent(recall)}."
             )
         return text
 
@@ -65,10 +63,10 @@ class RecallAtK(NamedTuple):
         if self.interval()[2] >= target:
             return None
         return (
-            f"Recall at k is {_percent(*self.interval())}, below the target of {target:.1%}: no "
-            "method can cover labels that are not listed. Use a larger k."
+            f"Recall at k is {_percent(self.interval())}, below the target of {target:.1%}: no set "
+            "contains a label that is not listed. Use a larger k."
         )
 
 
-def _percent(share: float, low: float, high: float) -> str:
-    return f"{share:.1%} (95% confidence interval {low:.1%} to {high:.1%})"
+def _percent(recall: FloatArray) -> str:
+    return "{:.1%} (95% confidence interval {:.1%} to {:.1%})".format(*recall)
