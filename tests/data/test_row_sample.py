@@ -6,7 +6,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evencover.data.fingerprint import Sampler, SampleSize
-from evencover.topk import TopK
 
 N = 3000
 ROWS = np.random.default_rng(0).dirichlet(np.ones(300), N).astype(np.float32)
@@ -70,16 +69,3 @@ def test_labels_of_no_class_are_left_out():
     sampler = Sampler()
     sampler.add(sampler.of(0, ROWS[:100], np.full(100, 300)))
     assert len(sampler.result().rows.labels) == 0
-
-
-def test_listed_rows_are_recognized_in_any_order_and_next_to_dense_rows():
-    rows, labels = ROWS[:, :40] / ROWS[:, :40].sum(axis=1, keepdims=True), LABELS % 40
-    order = np.random.default_rng(2).permuted(np.tile(np.arange(40), (N, 1)), axis=1)
-    listed = TopK(order, np.take_along_axis(rows, order, axis=1), n_classes=40)
-    hashes = []
-    for block in (rows, listed):
-        sampler = Sampler(N)
-        sampler.add(sampler.of(0, block, labels))
-        hashes.append(sampler.result().sample)
-    assert len(hashes[0]) > 100
-    assert (hashes[0] == hashes[1]).all()

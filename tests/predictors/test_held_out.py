@@ -8,7 +8,6 @@ from depth import size
 from scipy.stats import betabinom
 
 from evencover import EvencoverWarning, StandardPredictor, load, save
-from evencover.data.fingerprint import MOST_KEPT, Sampler
 from evencover.predictors import make_predictor
 from evencover.predictors.held_out import chance_of_at_most, distance
 
@@ -49,47 +48,6 @@ def test_refuted_coverage_is_told(simulate, tmp_path):
     for predictor in (fitted, load(tmp_path / "m.safetensors")):
         (shortfall,) = notes(predictor, harder[2000:], labels[2000:])
         assert "significantly below" in shortfall
-
-
-def test_copies_of_calibration_rows_are_told(simulate):
-    rows, labels = simulate(4000, 10)
-    fitted = StandardPredictor().fit(rows[:2000], labels[:2000])
-    mixed = np.r_[1000:3000]
-    (said,) = notes(fitted, rows[mixed], labels[mixed])
-    share = float(said.split("%")[0].split()[-1])
-    assert abs(share - 50) < 20  # of about 250 rows looked at: six standard deviations
-    assert "copies of calibration rows" in said
-
-
-def test_rows_that_say_one_are_no_copies(simulate):
-    """A saturated model gives equal rows by nature."""
-    labels = np.random.default_rng(0).integers(0, 5, 2000)
-    rows = np.eye(5)[np.where(np.arange(2000) % 3, labels, (labels + 1) % 5)]
-    fitted = StandardPredictor(score="aps").fit(rows[:1000], labels[:1000])
-    assert notes(fitted, rows[1000:], labels[1000:]) == []
-
-
-def sample_of(*blocks):
-    sampler = Sampler()
-    start = 0
-    for rows, labels in blocks:
-        sampler.add(sampler.of(start, rows, labels))
-        start += len(labels)
-    return sampler.result()
-
-
-@pytest.mark.parametrize("n_classes", [4, 300])
-def test_samples_of_parts_are_the_sample_of_the_whole(simulate, n_classes):
-    rows, labels = simulate(20_000, n_classes)
-    whole = sample_of((rows, labels))
-    cuts = [5000, 12_000]
-    blocks = list(zip(np.split(rows, cuts), np.split(labels, cuts), strict=True))
-    sampler = Sampler()
-    list(sampler.collected([(0, sample_of(*blocks[:2])), (1, sample_of(blocks[2]))]))
-    parts = sampler.result()
-    np.testing.assert_array_equal(parts.sample[:, 0], whole.sample[:, 0])
-    assert len(parts.sample) == MOST_KEPT
-    assert whole.copies_of(parts.sample[:, 0], parts.limit) == (MOST_KEPT, MOST_KEPT)
 
 
 def test_the_chance_of_a_shortfall_is_beta_binomial():

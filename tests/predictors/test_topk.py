@@ -283,17 +283,6 @@ def test_labels_that_do_not_belong_to_the_rows_are_noticed():
         StandardPredictor().fit(top_of(rows, 5), labels)
 
 
-def test_copies_of_calibration_rows_are_noticed():
-    rows, labels = model_rows(15, 3000, n_classes=40)
-    predictor = StandardPredictor().fit(top_of(rows, 5), labels)
-    mixed = np.concatenate([rows[:1000], model_rows(16, 1000, n_classes=40)[0]])
-    labels = np.concatenate([labels[:1000], model_rows(16, 1000, n_classes=40)[1]])
-    warned = predictor.evaluate(top_of(mixed, 5), labels).data_warnings
-    assert any("copies" in text for text in warned)
-    fresh = predictor.evaluate(top_of(mixed[1000:], 5), labels[1000:]).data_warnings
-    assert not any("copies" in text for text in fresh)
-
-
 def test_recall_at_k_is_reported(tmp_path, capsys):
     (rows, labels), (test, test_labels) = model_rows(17, 400), model_rows(18, 300)
     predictor = ClasswisePredictor(alpha=0.02).fit(top_of(rows, 5), labels)

@@ -111,10 +111,10 @@ def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
 
 
 def sample_labels(
-    labels: IntArray, start: int, is_sampled: Array, largest: int, stride: int
-) -> tuple[int, IntArray, IntArray, Array]:
+    labels: IntArray, start: int, n_classes: int, largest: int, stride: int
+) -> tuple[int, IntArray, Array]:
     """Hash each label (n,) with its index (see `reference.sample_labels`)."""
-    return _chosen.sample_labels(labels, start, is_sampled, largest, stride)
+    return _chosen.sample_labels(labels, start, n_classes, largest, stride)
 
 
 def row_keys(rows: Rows, draws: Draws) -> Array:

@@ -52,9 +52,9 @@ def rank_within(groups: IntArray, n_groups: int) -> IntArray:
 
 
 def sample_labels(
-    labels: IntArray, start: int, is_sampled: Array, largest: int, stride: int
-) -> tuple[int, IntArray, IntArray, Array]:
-    return _native.sample_labels(INSTRUCTION_SET, labels, start, is_sampled, largest, stride)
+    labels: IntArray, start: int, n_classes: int, largest: int, stride: int
+) -> tuple[int, IntArray, Array]:
+    return _native.sample_labels(INSTRUCTION_SET, labels, start, n_classes, largest, stride)
 
 
 def uniforms(seed: int, use: int, ids: Array) -> FloatArray:

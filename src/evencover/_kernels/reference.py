@@ -122,21 +122,18 @@ _INVERSE = [
 
 
 def sample_labels(
-    labels: IntArray, start: int, is_sampled: Array, largest: int, stride: int
-) -> tuple[int, IntArray, IntArray, Array]:
+    labels: IntArray, start: int, n_classes: int, largest: int, stride: int
+) -> tuple[int, IntArray, Array]:
     """Hash each label (n,) with its index, from `start` on.
 
-    Return the sum of the hashes, modulo 2**64; the rows whose class `is_sampled` (K,); and the rows
-    of every `stride`-th class with a hash of at most `largest`, with their hashes. Labels that are
-    not among the classes are in neither sample.
+    Return the sum of the hashes, modulo 2**64, and the rows of every `stride`-th class with a hash
+    of at most `largest`, with their hashes. Labels that are not among the classes are left out.
     """
-    n_classes = len(is_sampled)
     keys = np.arange(start, start + len(labels), dtype=np.uint64) * np.uint64(n_classes)
     hashes = mixed(keys + labels.astype(np.uint64))
-    of_classes = np.flatnonzero(np.append(is_sampled, False)[labels])
     is_drawn = (hashes <= np.uint64(largest)) & (labels % stride == 0) & (labels < n_classes)
     drawn = np.flatnonzero(is_drawn)
-    return int(hashes.sum(dtype=np.uint64)), of_classes, drawn, hashes[drawn]
+    return int(hashes.sum(dtype=np.uint64)), drawn, hashes[drawn]
 
 
 def row_keys(rows: Array, draws: Draws) -> Array:

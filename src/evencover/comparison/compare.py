@@ -22,7 +22,6 @@ from evencover.evaluation.suppliers import CAP
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
 from evencover.predictors.caps import check_max_share, check_price
 from evencover.predictors.guarantees import AUTO
-from evencover.predictors.held_out import note_repeated_rows
 from evencover.quantiles import Alpha, ClassAlpha, is_per_class
 from evencover.randomness import check_random_state
 from evencover.scores import Score, Softmax, make_score, score_names
@@ -139,7 +138,7 @@ def _score_rows(
     from_logits: bool,
     seed: int,
 ) -> ScoredRows:
-    """Score the true labels; warn about unknown labels and duplicate rows."""
+    """Score the true labels; warn about unknown labels."""
     with_ranks = any("ranks" in predictor.needs for predictor in predictors)
     rows = ScoredRows(
         source, scores, from_logits=from_logits, random_state=seed, with_ranks=with_ranks
@@ -149,7 +148,6 @@ def _score_rows(
             f"{int((~rows.is_known).sum())} of {len(rows.labels)} labels are not among the "
             "classes; they count as misses."
         )
-    note_repeated_rows(rows.fingerprint)
     return rows
 
 

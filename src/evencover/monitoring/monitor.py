@@ -20,7 +20,7 @@ from evencover.classes import Classes, is_integer_text
 from evencover.data.fingerprint import Sampler
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import map_source
-from evencover.errors import InputError, warn_caller
+from evencover.errors import InputError
 from evencover.ids import id_keys
 from evencover.monitoring.counts import LabelLog, PeriodCounts
 from evencover.monitoring.evidence import Urn
@@ -39,7 +39,6 @@ from evencover.monitoring.state import (
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels, warn_of_mismatch
 from evencover.predictors.fit import Fit
-from evencover.predictors.held_out import about_copies
 from evencover.predictors.rule import SetRule
 from evencover.quantiles import Thresholds, exact_fraction
 from evencover.randomness import places
@@ -201,8 +200,6 @@ class CoverageMonitor:
                 f"the model in {source.name}; pass later rows."
             )
         warn_of_mismatch(source, read, self._fit.rule.scoring.for_input(source.logits))
-        for sentence in about_copies(self._fit, read):
-            warn_caller(sentence)
         unknown = self.model.n_classes
         return self.state.update(rows, [None if y == unknown else y for y in labels])
 

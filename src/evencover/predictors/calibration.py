@@ -148,29 +148,26 @@ class CalibrationRows:
 
 
 class CalibrationInputs(NamedTuple):
-    """Identify the inputs of a calibration, to recognize their rows in test data.
+    """Identify the inputs of a calibration, to recognize them in test data.
 
-    ``fingerprints`` have the text of each input, and the index after its last row. ``sample``
-    (n, 2) has content hashes of some rows, and the indices of these rows; it has all rows whose
-    hash is at most ``limit``. ``precision`` is that of the first input (see `rounding`), and ``k``
-    the fewest classes that a row lists, None if all rows list all.
+    ``fingerprints`` have the text of each input, and the index after its last row. ``precision`` is
+    that of the first input (see `rounding`), and ``k`` the fewest classes that a row lists, None if
+    all rows list all.
     """
 
     fingerprints: tuple[tuple[str, int], ...] = ()
-    sample: Array = np.zeros((0, 2), dtype=np.uint64)
-    limit: int = 2**64 - 1
     precision: float | None = None
     k: int | None = None
 
     @classmethod
     def of(cls, read: Fingerprint, n_rows: int) -> CalibrationInputs:
         """Identify rows that have been read; `n_rows` have a known label."""
-        return cls(((read.hexdigest(), n_rows),), read.sample, read.limit, read.precision, read.k)
+        return cls(((read.hexdigest(), n_rows),), read.precision, read.k)
 
     def followed_by(
-        self, read: Fingerprint, offset: int, n_old: int, labels: IntArray, n_classes: int
+        self, read: Fingerprint, n_old: int, labels: IntArray, n_classes: int
     ) -> CalibrationInputs:
-        """Append an input that was read from row `offset` on, after `n_old` of all `labels`.
+        """Append an input that was read after `n_old` of all `labels`.
 
         All rows together are known as one input, too.
         """
@@ -180,17 +177,12 @@ class CalibrationInputs(NamedTuple):
             known.insert(0, (of_all, n_rows))
         alone = read._replace(total=sum_of(labels[n_old:], n_classes))
         known.append((alone.hexdigest(), n_rows))
-        moved = read.sample + np.array([0, n_old - offset], dtype=np.int64).view(np.uint64)
-        sample, limit = np.concatenate([self.sample, moved]), min(self.limit, read.limit)
-        sample = sample[sample[:, 0] <= np.uint64(limit)]
-        k = fewer(self.k, read.k)
-        return self._replace(fingerprints=tuple(known), sample=sample, limit=limit, k=k)
+        return self._replace(fingerprints=tuple(known), k=fewer(self.k, read.k))
 
     def since(self, first: int) -> CalibrationInputs:
         """Forget rows before `first`; an input is known while any of its rows is left."""
-        left = tuple((text, end - first) for text, end in self.fingerprints if end > first)
-        sample = self.sample[self.sample[:, 1] >= np.uint64(first)]
-        return self._replace(fingerprints=left, sample=sample - np.array([0, first], np.uint64))
+        left = ((text, end - first) for text, end in self.fingerprints if end > first)
+        return self._replace(fingerprints=tuple(left))
 
     def include(self, read: Fingerprint) -> bool:
         """Return whether rows that have been read are one of the inputs."""
@@ -316,7 +308,7 @@ def appended(
     source = replace(source, offset=int(old.ids[-1]) + 1 if old.by_index else 0)
     new, read = read_rows(source, scoring, needs, executor)
     rows = old.followed_by(new)
-    inputs = inputs.followed_by(read, source.offset, len(old), rows.labels, rows.n_classes)
+    inputs = inputs.followed_by(read, len(old), rows.labels, rows.n_classes)
     n_old = 0
     if window is not None:
         n_old = max(0, len(rows) - whole_number(window, "window", "partial_fit", 1))

@@ -504,11 +504,7 @@ def _check_thresholds(thresholds: Thresholds, n_classes: int) -> None:
 
 
 def _check_inputs(inputs: CalibrationInputs, n_classes: int) -> None:
-    sample, limit, k = inputs.sample, inputs.limit, inputs.k
-    if sample.dtype != np.uint64 or sample.ndim != 2 or sample.shape[1] != 2:
-        raise InputError("The sample of calibration rows must have two columns of 64 bits.")
-    if type(limit) is not int or not 0 <= limit < 2**64:
-        raise InputError(f"'limit' must have 64 bits. Got {limit!r}.")
+    k = inputs.k
     if k is not None and (type(k) is not int or not 1 <= k <= n_classes):
         raise InputError(f"'k' must be between 1 and {n_classes}. Got {k!r}.")
     if inputs.precision is not None and inputs.precision not in PRECISIONS:

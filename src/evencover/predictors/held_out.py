@@ -18,9 +18,7 @@ from evencover.predictors.fit import Fit
 
 # False-alarm rate of each warning.
 RATE = 1e-4
-# Differences that matter, as a share of the rows, beyond noise.
-NOTABLE, NOTABLE_DUPLICATES = 0.05, 0.01
-NOT_ALWAYS = "(Ignore this for a model with few distinct outputs, such as a decision tree.)"
+NOTABLE = 0.05  # share of the rows by which distributions differ beyond noise, to matter
 
 
 def coverage_report(
@@ -84,7 +82,7 @@ def shift_warnings(fit: Fit, report: CoverageReport, read: Fingerprint) -> list[
                 f"significantly below the target of {1 - report.alpha:.1%}; they may differ from "
                 "the calibration set."
             )
-    return messages + about_copies(fit, read)
+    return messages
 
 
 def chance_of_at_most(covered: int, n_rows: int, n_calibration: float, alpha: float) -> float:
@@ -130,26 +128,3 @@ def distance(first: IntArray, second: IntArray) -> float | None:
     expected = np.outer([n, m], table.sum(axis=0)) / (n + m)
     squares = ((table - expected) ** 2 / expected).sum()
     return beyond if chdtrc(table.shape[1] - 1, squares) < RATE else None
-
-
-def note_repeated_rows(read: Fingerprint) -> None:
-    """Warn of duplicate rows, which end up on both sides of a split."""
-    sample = read.sample[:, 0]
-    n_copies = len(sample) - len(np.unique(sample))
-    if n_copies >= 5 and n_copies / len(sample) > NOTABLE_DUPLICATES:
-        warn_caller(
-            f"About {n_copies / len(sample):.0%} of the rows are exact duplicates. Splits put "
-            "duplicates of an input into both parts, so coverage is overestimated. "
-            f"{NOT_ALWAYS}"
-        )
-
-
-def about_copies(fit: Fit, read: Fingerprint) -> list[str]:
-    """Report rows that are exact duplicates of calibration rows."""
-    n_copies, n_sampled = read.copies_of(fit.inputs.sample[:, 0], fit.inputs.limit)
-    if n_copies >= 5 and n_copies / n_sampled > NOTABLE_DUPLICATES:
-        return [
-            f"About {n_copies / n_sampled:.0%} of these rows are exact copies of calibration rows, "
-            f"so coverage is overestimated. {NOT_ALWAYS}"
-        ]
-    return []

@@ -28,10 +28,7 @@ void sample_labels(LabelSample& sample) {
         }
         for (int64_t i = 0; i < n; ++i) {
             const int64_t y = labels[i];
-            if (!(is_drawn[i] | sample.is_sampled[std::min(y, sample.n_classes - 1)])) continue;
-            if (y == sample.n_classes) continue;
-            if (sample.is_sampled[y]) sample.of_classes[sample.n_of_classes++] = first + i;
-            if (!is_drawn[i] || y % sample.stride) continue;
+            if (!is_drawn[i] || y == sample.n_classes || y % sample.stride) continue;
             sample.drawn[sample.n_drawn] = first + i;
             sample.hashes[sample.n_drawn++] = hashes[i];
         }

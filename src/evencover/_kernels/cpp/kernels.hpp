@@ -99,19 +99,17 @@ struct SetCoverage {
 };
 
 // Labels whose hashes with their indices, from `start` on, are summed, and rows that they select: those
-// of sampled classes and, of every `stride`-th class, those with a hash of at most `largest`.
+// of every `stride`-th class with a hash of at most `largest`.
 struct LabelSample {
     const int64_t* labels;  // n_classes if unknown
     int64_t n;
     uint64_t start;
-    const bool* is_sampled;  // (n_classes)
     int64_t n_classes;
     uint64_t largest;
     int64_t stride;
     // The results; the arrays have room for all rows.
     uint64_t total = 0;
-    int64_t n_of_classes = 0, n_drawn = 0;
-    int64_t* of_classes = nullptr;
+    int64_t n_drawn = 0;
     int64_t* drawn = nullptr;
     uint64_t* hashes = nullptr;
 };

@@ -311,22 +311,19 @@ nb::object random_bits(const std::string& instruction_set, uint64_t seed, uint64
 }
 
 nb::tuple sample_labels(const std::string& instruction_set, const Vector<int64_t>& labels,
-                        uint64_t start, const Vector<bool>& is_sampled, uint64_t largest,
-                        int64_t stride) {
+                        uint64_t start, int64_t n_classes, uint64_t largest, int64_t stride) {
     const Kernels& kernels = kernels_for(instruction_set);
-    const int64_t n = length(labels), n_classes = length(is_sampled);
+    const int64_t n = length(labels);
     expect(n_classes >= 1 && stride >= 1, "there must be classes");
     expect_below(labels.data(), n, 0, n_classes + 1);
-    LabelSample sample = {labels.data(), n, start, is_sampled.data(), n_classes, largest, stride};
-    const Output<int64_t> of_classes("i8", n), drawn("i8", n);
+    LabelSample sample = {labels.data(), n, start, n_classes, largest, stride};
+    const Output<int64_t> drawn("i8", n);
     const Output<uint64_t> hashes("u8", n);
-    sample.of_classes = of_classes.data;
     sample.drawn = drawn.data;
     sample.hashes = hashes.data;
     without_gil([&] { kernels.sample_labels(sample); });
-    const nb::slice first(sample.n_of_classes), second(sample.n_drawn);
-    return nb::make_tuple(sample.total, of_classes.array[first], drawn.array[second],
-                          hashes.array[second]);
+    const nb::slice first(sample.n_drawn);
+    return nb::make_tuple(sample.total, drawn.array[first], hashes.array[first]);
 }
 
 template <class Number>
