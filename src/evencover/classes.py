@@ -52,6 +52,11 @@ class Classes:
         return hashlib.blake2b(repr((self.n, self.names)).encode(), digest_size=16).hexdigest()
 
     @cached_property
+    def most_colons(self) -> int:
+        """The most colons in a name."""
+        return max((name.count(":") for name in self.names or ()), default=0)
+
+    @cached_property
     def number_name(self) -> str | None:
         """The first name that is a number, but not that of its own index; None if there is none."""
         for index, name in enumerate(self.names or ()):

@@ -177,7 +177,7 @@ def test_sets_do_not_wait_for_the_database_and_are_recorded_later(serve, data, f
 
 
 def test_a_full_queue_drops_rows_and_counts_them(serve, data, locked, monkeypatch):
-    monkeypatch.setattr(service_module, "QUEUE_BYTES", 130_000)
+    monkeypatch.setattr(service_module, "QUEUE_BYTES", 300_000)
     client = serve()
     with locked():
         for _ in range(3):

@@ -29,6 +29,8 @@ _PLAIN = re.compile(
     r"postgres(?:ql)?://(?:[^@/?#]*@)?([\w.,-]*|\[[0-9a-fA-F:.]+\])(?::\d+)?(/[\w.-]*)?(?:\?[^@#]*)?"
 )
 
+_ADDRESS = re.compile(r"^[A-Za-z][\w+.-]+:|://|password *=", re.ASCII)
+
 
 class StateError(InputError):
     """The database cannot be read or written now."""
@@ -52,11 +54,11 @@ class Database:
         plain, self.name = _PLAIN.fullmatch(location), location
         if self.is_postgresql and plain:
             self.name = f"postgresql://{plain[1]}{plain[2] or ''}"
-        elif "://" in location:  # nothing of it is shown, because any part may be a password
+        elif _ADDRESS.search(location):  # nothing of it is shown: any part may be a password
             raise InputError(
-                "'state' must be a SQLite file or postgresql://USER:PASSWORD@HOST/DATABASE. Got "
-                f"'{location.partition('://')[0][:20]}://...', which is neither; write special "
-                "characters of a password as percent codes, such as %2F for a slash."
+                "'state' must be a SQLite file or postgresql://USER:PASSWORD@HOST/DATABASE. Got an "
+                "address that is neither; write special characters of a password as percent codes, "
+                "such as %2F for a slash, and begin a file with './' if its name has a colon."
             )
         self._location, self._format = location, number
         self._schema = [f"TABLE IF NOT EXISTS {name} ({tables[name]})" for name in tables]
@@ -85,7 +87,12 @@ class Database:
         if self.is_postgresql:
             how: dict[str, Any] = {"autocommit": True, "connect_timeout": int(LOCK_SECONDS)}
             how["tcp_user_timeout"] = int(2000 * LOCK_SECONDS)
-            return _import_psycopg().connect(self._location, **how)
+            psycopg = _import_psycopg()
+            try:  # libpq quotes what it cannot read, such as "%zz", a part of a password
+                psycopg.conninfo.conninfo_to_dict(self._location)
+            except psycopg.Error:
+                raise StateError(f"Cannot open '{self.name}': its URL cannot be read.") from None
+            return psycopg.connect(self._location, **how)
         path, is_new = self._location, self._file is None
         if not is_new:  # a state that was deleted is not replaced by an empty one
             path = f"{Path(path).absolute().as_uri()}?mode=rw"
@@ -146,10 +153,7 @@ class Database:
         except errors as error:
             if self.is_postgresql and getattr(self._connection, "closed", True):
                 self.close()
-            text = one_line(error)
-            # libpq quotes what it cannot read, such as "%zz", a part of a password.
-            text = "its URL cannot be read" if "percent-encoded" in text else text
-            raise StateError(f"Cannot {what} '{self.name}': {text}.") from None
+            raise StateError(f"Cannot {what} '{self.name}': {one_line(error)}.") from None
 
     def _require_file(self) -> None:
         """Raise StateError if the file was deleted or replaced: what is written there is lost."""
@@ -234,6 +238,7 @@ class Database:
 def _import_psycopg() -> Any:
     try:
         import psycopg
+        import psycopg.conninfo
     except ImportError:
         raise needs("States in PostgreSQL", "psycopg", "postgresql") from None
     return psycopg

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,15 +27,14 @@ from evencover.monitoring.counts import LabelLog, PeriodCounts
 from evencover.monitoring.evidence import Urn
 from evencover.monitoring.snapshot import Snapshot, read_snapshot
 from evencover.monitoring.state import (
+    Label,
     LabelCounts,
     ModelEntry,
     MonitorState,
-    SentLabel,
     ServedRow,
     now,
     pack_answers,
     pack_sets,
-    today,
 )
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels, warn_of_mismatch
@@ -43,6 +43,7 @@ from evencover.predictors.rule import SetRule
 from evencover.quantiles import Thresholds, exact_fraction
 from evencover.randomness import places
 from evencover.sets import PredictionSets
+from evencover.topk import concatenate_rows
 from evencover.validation import real_number
 
 
@@ -57,27 +58,47 @@ def signed(keys: Array) -> list[int]:
     return keys.astype(np.uint64, copy=False).view(np.int64).tolist()
 
 
+class Served(NamedTuple):
+    """Rows (n, K) with ids that a service answered at a time, to be recorded."""
+
+    monitor: CoverageMonitor
+    rows: Any
+    keys: Array
+    sets: PredictionSets
+    time: float
+
+    @property
+    def n_bytes(self) -> int:
+        """About the memory that they take."""
+        return 400 * len(self.rows) + self.rows.size * self.rows.dtype.itemsize
+
+
 def served_rows(
-    about: tuple[int, float, str], rows: Array, keys: Array | None, sets: Any, within: Any
+    model: int, when: list[tuple[float, str]], rows: Any, keys: Array | None, sets: Any, within: Any
 ) -> list[ServedRow]:
-    """Return what is kept of rows that a model served: `about` is its key, the time and period."""
-    model, moment, period = about
+    """Return what is kept of rows that a model served: `when` is the time and period of each."""
     ids = [None] * len(rows) if keys is None else signed(keys)
     packed = [None] * len(rows) if within is None else pack_sets(within)
-    columns = ids, signed(row_contents(rows)), pack_sets(sets), packed, pack_answers(sets)
+    columns = ids, signed(row_contents(rows)), when, pack_sets(sets), packed, pack_answers(sets)
     return [
         ServedRow(key, model, content, moment, period, members, inside, answer)
-        for key, content, members, inside, answer in zip(*columns, strict=True)
+        for key, content, (moment, period), members, inside, answer in zip(*columns, strict=True)
     ]
 
 
 def serve_block(
-    about: tuple[int, float, str], rule: SetRule, within_rule: SetRule | None, block: Block
+    model: int, moment: tuple[float, str], rule: SetRule, within_rule: SetRule | None, block: Block
 ) -> tuple[list[ServedRow], list[int]]:
     """Compute the sets of a block; also return its labels."""
     sets, within = (None if each is None else each.sets(block) for each in (rule, within_rule))
     labels = [] if block.labels is None else block.labels.tolist()
-    return served_rows(about, block.rows, block.ids, sets, within), labels
+    when = [moment] * len(block.rows)
+    return served_rows(model, when, block.rows, block.ids, sets, within), labels
+
+
+def day_of(moment: float) -> str:
+    """Return the period of a time: its date (UTC)."""
+    return datetime.fromtimestamp(moment, UTC).date().isoformat()
 
 
 class CoverageMonitor:
@@ -213,12 +234,19 @@ class CoverageMonitor:
             raise InputError("Rows without labels need 'ids', by which labels find them later.")
         return self.state.record(self._served_rows(source, period)[0])
 
-    def served(self, rows: Array, keys: Array, sets: PredictionSets) -> list[ServedRow]:
-        """Return what is to be recorded of rows (n, K) whose `sets` a service has computed."""
+    def serve(self, rows: Any, keys: Array, sets: PredictionSets, ids: Any) -> Served:
+        """Return rows (n, K) whose `sets` a service has computed; raise if they have wrong ids."""
+        self._reject_ids(signed(keys), lambda: signed(row_contents(rows)), ids)
+        return Served(self, rows, keys, sets, now())
+
+    def served(self, parts: Sequence[Served]) -> list[ServedRow]:
+        """Return what is to be recorded of rows that came one after another."""
+        rows = concatenate_rows([part.rows for part in parts])
+        keys = np.concatenate([part.keys for part in parts])
+        sets = PredictionSets.concatenate(part.sets for part in parts)
+        when = [(part.time, day_of(part.time)) for part in parts for _ in part.keys]
         within = None if self._rules[1] is None else self._rules[1].few_sets(rows, None, keys)
-        served = served_rows((self.model.key, now(), today()), rows, keys, sets, within)
-        self._reject_ids(served)
-        return served
+        return served_rows(self.model.key, when, rows, keys, sets, within)
 
     def label(
         self,
@@ -250,12 +278,12 @@ class CoverageMonitor:
             "names" or "indices": what integers stand for. Needed if the name of a class is a
             number other than its index.
         """
-        return self.state.label(*self.sent(ids, labels, time, period, labels_are))
+        return self.state.label(self.sent(ids, labels, time, period, labels_are))
 
     def sent(
         self, ids: Any, labels: Any, times: Any = None, period: Any = None, labels_are: Any = None
-    ) -> tuple[list[int], list[SentLabel]]:
-        """Return the keys of ids, and their labels as they can be stored."""
+    ) -> list[Label]:
+        """Return labels of ids as they can be stored."""
         keys, arrived = signed(id_keys(ids, len(ids))), now()
         n_rows = len(keys)
         # NumPy would make text of all labels in a list if one is text.
@@ -266,38 +294,39 @@ class CoverageMonitor:
         known = known_labels(self.model.classes, values, labels_are)
         moments = [(None, None)] * n_rows if times is None else _moments(times, n_rows)
         given = None if period is None else str(period)
-        return keys, [
-            SentLabel(label, moment or arrived, given or day)
-            for label, (moment, day) in zip(known, moments, strict=True)
+        return [
+            Label(key, label, moment or arrived, given or day)
+            for key, label, (moment, day) in zip(keys, known, moments, strict=True)
         ]
 
     def _served_rows(
         self, source: Source, period: str | None, sampler: Sampler | None = None
     ) -> tuple[list[ServedRow], list[int]]:
         """Return what is to be recorded of all rows, and their labels."""
-        rules, about = self._rules, (self.model.key, now(), period or today())
+        rules, moment = self._rules, now()
         if source.logits is not None:
             rules = self._with_test(self.predictor.rule(logits=source.logits))
-        blocks = list(map_source(source, partial(serve_block, about, *rules), sampler=sampler))
+        about = self.model.key, (moment, period or day_of(moment))
+        blocks = list(map_source(source, partial(serve_block, *about, *rules), sampler=sampler))
         rows, labels = (list(chain.from_iterable(parts)) for parts in zip(*blocks, strict=True))
         if source.has_ids:
-            self._reject_ids(rows, source.ids)
+            contents = [row.content for row in rows]
+            self._reject_ids([row.id for row in rows], lambda: contents, source.ids)
         return rows, labels
 
-    def _reject_ids(self, rows: list[ServedRow], names: Any = None) -> None:
-        """Raise for ids of calibration rows, and for one id of different rows."""
-        keys = [row.id for row in rows]
+    def _reject_ids(self, keys: list[int], contents: Callable[[], list[int]], names: Any) -> None:
+        """Raise for ids of calibration rows, and for one id of rows with different contents."""
         self._reject_calibration_ids(keys)
         if len(set(keys)) == len(keys):
             return
         first: dict[int, tuple[int, int]] = {}
-        for index, row in enumerate(rows):
-            earlier, content = first.setdefault(row.id, (index, row.content))
-            if content != row.content:
-                name = row.id if names is None else names[index]
+        for index, (key, content) in enumerate(zip(keys, contents(), strict=True)):
+            earlier, earlier_content = first.setdefault(key, (index, content))
+            if content != earlier_content:
                 raise InputError(
                     "'ids' must belong to one row each in one call. Got different rows, "
-                    f"{earlier} and {index}, of {str(name)[:100]!r}; give each row its own id."
+                    f"{earlier} and {index}, of {str(names[index])[:100]!r}; give each row its "
+                    "own id."
                 )
 
     def _reject_calibration_ids(self, keys: list[int]) -> None:

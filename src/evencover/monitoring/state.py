@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
@@ -43,7 +42,7 @@ TABLES = {
     "served": "id BIGINT, model BIGINT, content BIGINT, time DOUBLE PRECISION, period TEXT, "
     "members BYTEA, within BYTEA, answer BYTEA, PRIMARY KEY (id, model, content)",
     "labels": "model BIGINT, number BIGINT, replaces BIGINT, time DOUBLE PRECISION, id BIGINT, "
-    "content BIGINT, label TEXT, moment DOUBLE PRECISION, period TEXT, class_index BIGINT, "
+    "label TEXT, moment DOUBLE PRECISION, period TEXT, content BIGINT, class_index BIGINT, "
     "covered BIGINT, is_within BIGINT, is_right BIGINT, PRIMARY KEY (model, number)",
 }
 INDEXES = {"served_time": "served (time)", "labels_id": "labels (id, model, content)"}
@@ -103,29 +102,32 @@ class ServedRow(NamedTuple):
     answer: bytes | None = None
 
 
-class SentLabel(NamedTuple):
-    """A label as it was sent: an index or a name, or None for an unknown one without its name.
+class Label(NamedTuple):
+    """A label as it was sent, and as it is judged by the set that was served.
 
-    It was true at a `moment`, and counts in a `period`; None stands for that of its row.
+    The label is an index or a name, or None for an unknown one without its name. It was true at a
+    `moment`, and counts in a `period`; None stands for that of its row.
     """
 
+    id: Any
     label: int | str | None
     moment: float
     period: str | None = None
-
-
-class Judged(NamedTuple):
-    """A label as it is kept, judged by the set that was served; the last columns of `labels`."""
-
-    id: Any
-    content: int | None
-    label: str  # JSON
-    moment: float
-    period: str | None
+    content: int | None = None  # of the row; these are the last columns of `labels`
     class_index: int = OVERALL
     covered: int = 0
     is_within: int | None = None  # None if the model keeps no calibration scores
     is_right: int | None = None  # None if the row had no answer
+
+    def judged(self, entry: ModelEntry, row: Any) -> Label:
+        """Return the label as the sets of its row judge it."""
+        y = entry.index_of(self.label)
+        covered, *others = (
+            None if packed is None else int(contains(packed, y, entry.n_classes))
+            for packed in (row.members, row.within, row.answer)
+        )
+        about = row.id, entry.named(self.label), self.moment, self.period or row.period
+        return Label(*about, row.content, y, covered or 0, *others)
 
 
 class LabelCounts(NamedTuple):
@@ -185,11 +187,6 @@ def contains(packed: bytes, index: int, n_classes: int) -> bool:
 def now() -> float:
     """Return the time in seconds."""
     return time.time()
-
-
-def today() -> str:
-    """Return the period of now: the date (UTC)."""
-    return datetime.fromtimestamp(now(), UTC).date().isoformat()
 
 
 class MonitorState:
@@ -262,12 +259,12 @@ class MonitorState:
             self._n_recorded += n_new
             # Their labels waited, or were counted for other models that served these ids.
             sql = "SELECT model, id, label, moment, period FROM labels WHERE id"
-            known = self._writer.run_in(sql, ids, then="ORDER BY time")
             labels = {
-                row.id: SentLabel(
-                    json.loads(row.label), row.moment, row.period if row.model == WAITING else None
+                row.id: Label(
+                    *(row.id, json.loads(row.label), row.moment),
+                    row.period if row.model == WAITING else None,
                 )
-                for row in known
+                for row in self._writer.run_in(sql, ids, then="ORDER BY time")
             }
             if labels:
                 models = {row.model for row in rows}
@@ -309,21 +306,18 @@ class MonitorState:
 
     # ---- labels ----------------------------------------------------------------------------------
 
-    def label(self, ids: Sequence[int], labels: Sequence[SentLabel]) -> LabelCounts:
+    def label(self, labels: Sequence[Label]) -> LabelCounts:
         """Count labels of served rows, against the models that served them; keep the others.
 
         Of several labels of one id the last counts.
         """
-        by_id = dict(zip(ids, labels, strict=True))
+        by_id = {label.id: label for label in labels}
         with self._writer.writing():
             served = self._servings(by_id)
             counted, corrected, n_several = self._count(by_id, served)
-            waiting = [
-                Judged(key, None, json.dumps(by_id[key].label), *by_id[key][1:])
-                for key in by_id.keys() - {row.id for row in served}
-            ]
+            waiting = [by_id[key] for key in by_id.keys() - {row.id for row in served}]
             self._append(WAITING, waiting)
-        n_repeated = len(ids) - len(counted | corrected) - len(waiting)
+        n_repeated = len(labels) - len(counted | corrected) - len(waiting)
         n_corrected = len(corrected - counted)
         return LabelCounts(len(counted), n_corrected, n_repeated, len(waiting), n_several)
 
@@ -331,25 +325,22 @@ class MonitorState:
         """Count rows of one model with their labels, None for unknown ones; those with ids once."""
         if not rows:
             return LabelCounts(0, 0, 0, 0)
+        labels = [Label(row.id, y, row.time) for row, y in zip(rows, indices, strict=True)]
         with self._writer.writing():
             entry = self._entry(rows[0].model)
-            labels = [
-                SentLabel(entry.named(y), row.time) for row, y in zip(rows, indices, strict=True)
-            ]
             if rows[0].id is None:
-                pairs = zip(rows, labels, strict=True)
-                self._append(entry.key, [_judge(entry, row, sent) for row, sent in pairs])
+                pairs = zip(labels, rows, strict=True)
+                self._append(entry.key, [label.judged(entry, row) for label, row in pairs])
                 return LabelCounts(len(rows), 0, 0, 0)
             by_id = {row.id: row for row in rows}
             self._n_recorded += self._writer.insert("served", [*by_id.values()])
-            sent = {row.id: label for row, label in zip(rows, labels, strict=True)}
-            new, changed, _ = self._count(sent, by_id.values())
+            new, changed, _ = self._count({label.id: label for label in labels}, by_id.values())
             self._writer.run_in(f"DELETE FROM labels WHERE model = {WAITING} AND id", [*by_id])
             self._prune(now())
         return LabelCounts(len(new), len(changed), len(rows) - len(new) - len(changed), 0)
 
     def _count(
-        self, labels: Mapping[int, SentLabel], served: Iterable[Any]
+        self, labels: Mapping[int, Label], served: Iterable[Any]
     ) -> tuple[set[int], set[int], int]:
         """Count labels by id for the rows that models served, sorted by time.
 
@@ -364,61 +355,50 @@ class MonitorState:
                 several.add(row.id)
             if place not in chosen or row.time <= labels[row.id].moment:
                 chosen[place] = row
-        by_model: dict[int, list[Judged]] = {}
+        by_model: dict[int, list[Label]] = {}
         names: dict[int, int | str | None] = {}  # an index stands for a class of the last model
         for row in sorted(chosen.values(), key=attrgetter("time"), reverse=True):
-            sent, entry = labels[row.id], self._entry(row.model)
-            name = names.setdefault(row.id, entry.named(sent.label))
+            label, entry = labels[row.id], self._entry(row.model)
+            name = names.setdefault(row.id, entry.named(label.label))
             if row.members is not None:  # its set is kept for as long as the retention
-                judged = _judge(entry, row, sent._replace(label=name))
+                judged = label._replace(label=name).judged(entry, row)
                 by_model.setdefault(row.model, []).append(judged)
         counted, corrected = set[int](), set[int]()
         sql = "SELECT id, content, number, label FROM labels WHERE model = ? AND id"
-        for model, of_model in by_model.items():
-            known = self._writer.run_in(sql, [label.id for label in of_model], model)
-            in_order = sorted(known, key=attrgetter("number"))
-            latest = {(label.id, label.content): label for label in in_order}
-            earlier = [latest.get((label.id, label.content)) for label in of_model]
-            new = [
-                (label, old and old.number)
-                for label, old in zip(of_model, earlier, strict=True)
-                if old is None or old.label != label.label
-            ]
-            self._append(model, *zip(*new, strict=True))
-            counted |= {label.id for label, number in new if number is None}
-            corrected |= {label.id for label, number in new if number is not None}
+        for model, judged_labels in by_model.items():
+            ids = [label.id for label in judged_labels]
+            known = self._writer.run_in(sql, ids, model, then="ORDER BY number")
+            latest = {(row.id, row.content): row for row in known}
+            new, replaces = list[Label](), list[int | None]()
+            for label in judged_labels:
+                earlier = latest.get((label.id, label.content))
+                if earlier is None or json.loads(earlier.label) != label.label:
+                    new.append(label)
+                    replaces.append(None if earlier is None else earlier.number)
+                    (counted if earlier is None else corrected).add(label.id)
+            self._append(model, new, replaces)
         return counted, corrected, len(several)
 
     def _append(
-        self, model: int, judged: Sequence[Judged] = (), replaces: Sequence[int | None] = ()
+        self, model: int, labels: Sequence[Label], replaces: Sequence[int | None] = ()
     ) -> None:
         """Append labels as they arrive.
 
         Those of one call arrive in a random order, by a hash of their ids, because the order of a
         file may depend on the outcome.
         """
-        if not judged:
+        if not labels:
             return
-        keys = places(0, len(judged))
-        if judged[0].id is not None:
-            keys = np.array([row.id for row in judged], dtype=np.int64).astype(np.uint64)
+        keys = places(0, len(labels))
+        if labels[0].id is not None:
+            keys = np.array([label.id for label in labels], dtype=np.int64).astype(np.uint64)
         order = random_order(0, RandomStream.EVIDENCE, keys).tolist()
         sql = "SELECT COALESCE(MAX(number), -1) + 1 AS next FROM labels WHERE model = ?"
         (first,) = self._writer.run(sql, model)
-        arrived, replaces = now(), replaces or [None] * len(judged)
+        arrived, replaces = now(), replaces or [None] * len(labels)
         rows = [
-            (model, number, replaces[row], arrived, *judged[row])
+            (model, number, replaces[row], arrived, key, json.dumps(label), *rest)
             for number, row in enumerate(order, first.next)
+            for key, label, *rest in [labels[row]]
         ]
         self._writer.insert("labels", rows)
-
-
-def _judge(entry: ModelEntry, row: Any, sent: SentLabel) -> Judged:
-    """Judge a label by the sets of its row."""
-    y, label = entry.index_of(sent.label), json.dumps(entry.named(sent.label))
-    covered, is_within, is_right = (
-        None if packed is None else int(contains(packed, y, entry.n_classes))
-        for packed in (row.members, row.within, row.answer)
-    )
-    about = label, sent.moment, sent.period or row.period
-    return Judged(row.id, row.content, *about, y, covered or 0, is_within, is_right)

@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from evencover.arrays import Array
+from evencover.classes import Classes
 from evencover.errors import InputError, listed
 from evencover.monitoring.state import ModelEntry
 from evencover.sets import PredictionSets
@@ -25,6 +26,7 @@ from evencover.topk import TopK
 
 JSON = "application/json"
 MAX_TEXT = 1000  # characters of an id, label or time
+MOST_PARTS = 2**19  # lists and objects of a body, each of which takes time and memory
 HINT = "send probabilities or logits, as the model was calibrated with, as 'rows'"
 
 
@@ -107,14 +109,16 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
 FLOATS = msgspec.json.Decoder(list[float])
 
 
-def decode(body: Any, kind: Any) -> Any:
+def decode(body: Any, kind: Any, remedy: str = HINT) -> Any:
     """Parse JSON of a type; raise InputError if it is of another."""
+    if len(body) > MOST_PARTS < body.count(b"[") + body.count(b"{"):
+        raise RequestError(413, f"The body must have at most {MOST_PARTS} lists and objects.")
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise InputError(f"The body is not as it must be: {error}; {HINT}.") from None
+        raise InputError(f"The body is not as it must be: {error}; {remedy}.") from None
     except RecursionError:
-        raise InputError(f"The body is nested too deeply; {HINT}.") from None
+        raise InputError(f"The body is nested too deeply; {remedy}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise RequestError(400, "The body is not JSON.") from None
 
@@ -131,18 +135,18 @@ def read_rows(body: bytes, model: ModelEntry, limits: Limits) -> tuple[Any, Name
     """Read rows and their ids; raise InputError if they are invalid."""
     sent: SetsBody = decode(body, SetsBody)
     limits.check_rows(len(sent.rows), ids=sent.ids)
-    contents = list(map(bytes, sent.rows))
-    if all(content.startswith(b"[") and b"{" not in content for content in contents):
-        _check_keys(body, sent)
-        return _matrix(contents, model.n_classes), sent.ids or None
-    rows = [decode(content, dict[Text, float] | list[Entry]) for content in contents]
-    _check_keys(body, {"rows": rows} | ({} if sent.ids is UNSET else {"ids": sent.ids}))
-    return _by_class(rows, model), sent.ids or None
+    contents, parsed = list(map(bytes, sent.rows)), list[Any]()
+    is_matrix = all(content.startswith(b"[") and b"{" not in content for content in contents)
+    if not is_matrix:
+        parsed = [_decode_entries(content, model.classes) for content in contents]
+    _check_keys(body, msgspec.structs.replace(sent, rows=parsed))
+    rows = _matrix(contents, model.n_classes) if is_matrix else _by_class(parsed, model)
+    return rows, sent.ids or None
 
 
 def read_labels(body: bytes, limits: Limits) -> tuple[Any, ...]:
     """Read ids, labels, times and what integers are; raise InputError if they are invalid."""
-    sent: LabelsBody = decode(body, LabelsBody)
+    sent: LabelsBody = decode(body, LabelsBody, "send 'ids', 'labels' and, if known, 'time'")
     limits.check_rows(len(sent.labels), ids=sent.ids, time=sent.time)
     _check_keys(body, sent)
     return sent.ids, sent.labels, sent.time or None, sent.labels_are or None
@@ -150,21 +154,30 @@ def read_labels(body: bytes, limits: Limits) -> tuple[Any, ...]:
 
 def _matrix(contents: list[bytes], n_classes: int) -> Array:
     """Return rows of numbers; the rule checks the numbers themselves."""
-    for row, content in enumerate(contents):
-        n_numbers = content.count(b",") + 1
-        if n_numbers != n_classes:
-            raise InputError(
-                f"'rows' must have one number for each of the {n_classes} classes. Got {n_numbers} "
-                f"in row {row}."
-            )
     numbers, row = bytearray(8 * n_classes * len(contents)), 0
     doubles = struct.Struct(f"={n_classes}d")  # three times as fast as assigning to an array
     try:
         for row, content in enumerate(contents):
-            doubles.pack_into(numbers, row * doubles.size, *FLOATS.decode(content))
+            # More bytes than numbers of classes need: count the numbers before they are made.
+            is_long = len(content) > 40 * n_classes and content.count(b",") >= n_classes
+            values = [] if is_long else FLOATS.decode(content)
+            if len(values) != n_classes:
+                raise InputError(
+                    f"'rows' must have one number for each of the {n_classes} classes. Got "
+                    f"{content.count(b',') + 1} in row {row}."
+                )
+            doubles.pack_into(numbers, row * doubles.size, *values)
     except msgspec.MsgspecError as error:
         raise InputError(f"'rows' must be lists of numbers: {error} in row {row}.") from None
     return np.frombuffer(numbers).reshape(len(contents), n_classes)
+
+
+def _decode_entries(content: bytes, classes: Classes) -> dict[str, float] | list[Entry]:
+    """Parse a row that names some of the classes, unless it has more colons than these need."""
+    if content.count(b":") > classes.n * (2 + classes.most_colons):
+        raise InputError(f"'rows' must list at most the {classes.n} classes of the model, once.")
+    parsed: dict[str, float] | list[Entry] = decode(content, dict[Text, float] | list[Entry])
+    return parsed
 
 
 def _by_class(rows: list[dict[str, float] | list[Entry]], model: ModelEntry) -> TopK:
@@ -220,14 +233,26 @@ class Parameters(msgspec.Struct):
     binary_data_output: bool = False  # of all outputs that do not state it
 
 
+class Shape(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """The shape of rows [N, K] or of ids, [N] or [N, 1]; a third number is not even parsed."""
+
+    n_rows: Size
+    n_columns: Size = 1
+
+
 class InputTensor(msgspec.Struct, forbid_unknown_fields=True):
     """A tensor, with its values as JSON or after the head."""
 
     name: str
-    shape: Annotated[list[Size], Meta(min_length=1, max_length=2)]
+    shape: Shape
     datatype: str
     data: Raw | UnsetType = UNSET
     parameters: dict[str, Any] | UnsetType = UNSET
+
+    @property
+    def text(self) -> bytes:
+        """The values as JSON."""
+        return bytes(self.data or b"null")
 
 
 class Output(msgspec.Struct, forbid_unknown_fields=True):
@@ -285,11 +310,12 @@ def read_tensors(
             f"The inputs must be {reads!r} and, if there are any, 'ids', once each. "
             f"Got {listed((repr(tensor.name[:100]) for tensor in head.inputs), 3)}."
         )
-    n_rows, of_ids = shapes[reads][0], shapes.get("ids", shapes[reads][:1])
-    if shapes[reads] != [n_rows, n_classes] or of_ids not in ([n_rows], [n_rows, 1]):
+    n_rows = shapes[reads].n_rows
+    if shapes != dict.fromkeys(shapes, Shape(n_rows)) | {reads: Shape(n_rows, n_classes)}:
+        sizes = [[shape.n_rows, shape.n_columns] for shape in shapes.values()]
         raise InputError(
             f"{reads!r} must have the shape [N, {n_classes}], and 'ids' [N]. Got "
-            f"{listed(shapes.values(), 2)}."
+            f"{listed(sizes, 2)}."
         )
     limits.check_rows(n_rows)
     tail = memoryview(body)[n_head:]
@@ -329,13 +355,14 @@ def _read_numbers(tensor: InputTensor, data: Any) -> Array:
     """Return rows (n, K) from JSON, which may be nested, or from binary data."""
     if tensor.datatype not in NUMBERS:
         raise InputError(f"{tensor.name!r} must be {' or '.join(NUMBERS)}.")
-    (n_rows, n_classes), dtype = tensor.shape, NUMBERS[tensor.datatype]
+    n_rows, n_classes = tensor.shape.n_rows, tensor.shape.n_columns
+    dtype = NUMBERS[tensor.datatype]
     n_values = n_rows * n_classes
     values: Array = np.zeros(0)
     if data is not None and len(data) == n_values * dtype.itemsize:
         values = np.frombuffer(data, dtype)
-    elif data is None and bytes(tensor.data or b"null").count(b",") == max(0, n_values - 1):
-        numbers = decode(tensor.data or b"null", list[float | list[float]])
+    elif data is None and tensor.text.count(b",") == max(0, n_values - 1):
+        numbers = decode(tensor.text, list[float | list[float]])
         if [len(row) for row in numbers if isinstance(row, list)] == [n_classes] * n_rows:
             numbers = [number for row in numbers for number in row]
         elif any(isinstance(row, list) for row in numbers):
@@ -344,16 +371,16 @@ def _read_numbers(tensor: InputTensor, data: Any) -> Array:
             values = np.array(numbers, dtype=np.float64).astype(dtype)
     if len(values) != n_values:
         raise InputError(f"{tensor.name!r} must have {n_values} values of type {tensor.datatype}.")
-    return values.reshape(tensor.shape)
+    return values.reshape(n_rows, n_classes)
 
 
 def _read_ids(tensor: InputTensor, data: Any) -> list[str]:
     """Return texts from JSON, or from binary data: each after its length in 4 bytes."""
     if tensor.datatype != "BYTES":
         raise InputError("'ids' must be of type BYTES.")
-    n_rows, texts, start = tensor.shape[0], list[str](), 0
+    n_rows, texts, start = tensor.shape.n_rows, list[str](), 0
     if data is None:
-        texts = decode(tensor.data or b"null", list[Text])
+        texts = decode(tensor.text, list[Text])
     else:
         try:
             while start < len(data) and len(texts) < n_rows:

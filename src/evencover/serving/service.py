@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
@@ -20,7 +22,8 @@ from evencover.errors import InputError, one_line
 from evencover.ids import id_keys
 from evencover.monitoring import CoverageMonitor, LabelCounts, MonitorState, Snapshot
 from evencover.monitoring.database import StateError
-from evencover.monitoring.state import SentLabel, ServedRow
+from evencover.monitoring.monitor import Served
+from evencover.monitoring.state import Label, ServedRow
 from evencover.persistence import load
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import Fit
@@ -39,36 +42,37 @@ FULL = "Rows and labels arrive faster than they can be recorded."
 class Writer:
     """Write to a state on one thread.
 
-    Predictions put their rows in a queue and go on; all rows of a moment are one transaction.
-    While the database cannot be used, rows wait there and labels fail. If the queue is full, rows
-    are dropped and counted, and labels fail.
+    Predictions put their rows in a queue and go on. All rows of a moment are made ready together,
+    and are one transaction. While the database cannot be used, rows wait and labels fail. If there
+    is no room, rows are dropped and counted, and labels fail.
     """
 
     def __init__(self, state: MonitorState) -> None:
         self.problem: str | None = None  # why the last attempt failed, or rows were dropped
         self.n_dropped = 0
-        self._state, self._rows, self._n_bytes = state, list[ServedRow](), 0  # in the queue
+        self._state, self._n_bytes = state, 0  # that wait
+        self._served, self._rows = list[Served](), list[ServedRow]()  # as they came, and ready
         self._is_scheduled = self._is_down = False
         self._lock, self._hurry, self._closing = Lock(), Event(), Event()
         self._thread = ThreadPoolExecutor(1, "evencover-writer")
 
     @property
     def n_waiting(self) -> int:
-        """The number of rows in the queue."""
-        return len(self._rows)
+        """The number of rows that wait."""
+        return len(self._rows) + sum(len(served.keys) for served in self._served)
 
-    def record(self, rows: list[ServedRow]) -> None:
+    def record(self, served: Served) -> None:
         """Queue rows, without waiting for anything."""
-        if not self._reserve(_size_of(rows)):
-            self._drop(rows)
+        if not self._reserve(served.n_bytes):
+            self._drop(len(served.keys))
             return
         with self._lock:
-            self._rows += rows
+            self._served.append(served)
             is_first, self._is_scheduled = not self._is_scheduled, True
         if is_first:
             self._thread.submit(self._write_in_time)
 
-    def count(self, keys: Sequence[int], labels: Sequence[SentLabel]) -> Future[LabelCounts]:
+    def count(self, labels: Sequence[Label]) -> Future[LabelCounts]:
         """Queue labels; the future is done once they are stored, after all rows before them."""
         n_bytes = sum(150 + len(str(sent.label)) for sent in labels)
         if self._is_down or not self._reserve(n_bytes):
@@ -77,7 +81,7 @@ class Writer:
         def write() -> LabelCounts:
             try:
                 self._write()
-                return self._state.label(keys, labels)
+                return self._state.label(labels)
             finally:
                 self._reserve(-n_bytes)
 
@@ -116,29 +120,44 @@ class Writer:
                 return self._write()
             except StateError:
                 if self._closing.wait(RETRY_SECONDS):
-                    return self._drop(self._rows)
+                    return self._drop(len(self._rows))
 
     def _write(self) -> None:
-        """Write the rows in the queue in one transaction."""
-        with self._lock:
-            batch = self._rows[:]
+        """Make the rows in the queue ready, and write them in one transaction."""
         try:
-            if batch or self.problem:
-                self._state.record(batch)
+            self._make_ready()
+            if self._rows or self.problem:
+                self._state.record(self._rows)
             self.problem, self._is_down = None, False
         except StateError as error:
             self.problem, self._is_down = one_line(error), True
             raise
         except Exception as error:  # rows that can never be written must not stop the others
             self.problem, self._is_down = one_line(error), False
-            self._drop(batch)
-        with self._lock:
-            del self._rows[: len(batch)]
-            self._n_bytes -= _size_of(batch)
+            self._drop(len(self._rows))
+        self._reserve(-_size_of(self._rows))
+        self._rows = []
 
-    def _drop(self, rows: list[ServedRow]) -> None:
+    def _make_ready(self) -> None:
+        """Turn what was served into rows; all that alike rows need is computed at once."""
         with self._lock:
-            self.n_dropped += len(rows)
+            served, self._served = self._served, []
+        rows = list[ServedRow]()
+        try:
+            for monitor, parts in groupby(served, attrgetter("monitor")):
+                for _, alike in groupby(parts, lambda part: (type(part.rows), part.rows.dtype)):
+                    rows += monitor.served(list(alike))
+        except BaseException:
+            self._drop(sum(len(part.keys) for part in served))
+            raise
+        finally:
+            with self._lock:
+                self._n_bytes += _size_of(rows) - sum(part.n_bytes for part in served)
+        self._rows += rows
+
+    def _drop(self, n_rows: int) -> None:
+        with self._lock:
+            self.n_dropped += n_rows
 
 
 def _size_of(rows: list[ServedRow]) -> int:
@@ -204,7 +223,7 @@ class Service:
         keys = None if ids is None else id_keys(ids, len(rows))
         sets = loaded.rule.predict_set(rows, keys=keys)
         if keys is not None:
-            self.writer.record(loaded.monitor.served(score_rows(rows), keys, sets))
+            self.writer.record(loaded.monitor.serve(score_rows(rows), keys, sets, ids))
         return sets
 
     def labels(
@@ -215,7 +234,7 @@ class Service:
         labels_are: str | None = None,
     ) -> Future[LabelCounts]:
         """Count labels of rows that were served, or will be."""
-        stored = self.writer.count(*self.now.monitor.sent(ids, labels, time, None, labels_are))
+        stored = self.writer.count(self.now.monitor.sent(ids, labels, time, None, labels_are))
         stored.add_done_callback(self._forget_snapshot)
         return stored
 
