@@ -46,9 +46,7 @@ class Levels(NamedTuple):
 
     def are_right(self, nodes: IntArray, labels: IntArray) -> Array:
         """Return whether each node (n,) is the label of its row, or an ancestor of it."""
-        unknown = np.full(
-            (self.n_levels, 1), NO_NODE
-        )  # labels that are not among the classes are K
+        unknown = np.full((self.n_levels, 1), NO_NODE)  # of the label K, not among the classes
         of_label = np.hstack([self.node_of_class, unknown])[:, labels]
         return (of_label == nodes).any(axis=0) & (nodes != REVIEW)
 
@@ -59,38 +57,16 @@ class Levels(NamedTuple):
         return labels
 
     def asked(self, level: int) -> Array:
-        """Return which nodes (M,) may answer at this level: those that have not been asked yet.
-
-        A group with the same classes as a node of a finer level is that node.
-        """
+        """Return which nodes (M,) may answer at a level: classes, then groups of several."""
         nodes = self.node_of_class[level]
-        found = np.zeros(self.n_nodes, dtype=bool)
-        found[nodes[nodes != NO_NODE]] = True
-        for finer in self.node_of_class[:level]:
-            low, high = np.full((2, self.n_nodes + 1), self.n_nodes)
-            low[:], high[:] = self.n_nodes, NO_NODE
-            np.minimum.at(low, nodes, finer)
-            np.maximum.at(high, nodes, finer)
-            same = np.flatnonzero(found & (low[:-1] == high[:-1]) & (low[:-1] != NO_NODE))
-            n_finer = np.bincount(finer[finer != NO_NODE], minlength=self.n_nodes)
-            n_classes = np.bincount(nodes[nodes != NO_NODE], minlength=self.n_nodes)
-            found[same] = n_finer[low[same]] < n_classes[same]
-        return found
+        n_members = np.bincount(nodes[nodes != NO_NODE], minlength=self.n_nodes)
+        return n_members > 0 if level == 0 else (n_members > 1) & (self.level_of_node == level)
 
-    def most_probable(
-        self, level: int, rows: IntArray, classes: IntArray, p: FloatArray, n_rows: int
-    ) -> tuple[IntArray, FloatArray]:
-        """Return the most probable node of each row (n,) and the sum of its classes' probabilities.
-
-        `rows`, `classes` and `p` are entries, those of a row in the order of classes; a class that
-        is not listed counts as 0. The order of additions does not depend on other rows.
-        """
-        nodes, column = np.unique(self.node_of_class[level], return_inverse=True)
-        cells = rows * len(nodes) + column.ravel()[classes]
-        sums = np.bincount(cells, p, n_rows * len(nodes)).reshape(n_rows, len(nodes))
-        sums[:, nodes == NO_NODE] = -1.0
-        best = sums.argmax(axis=1)
-        return nodes[best], sums[np.arange(n_rows), best]
+    def by_node(self, level: int) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the nodes at a level, and where each begins in the classes sorted by node."""
+        order = np.argsort(self.node_of_class[level], kind="stable")
+        nodes, starts = np.unique(self.node_of_class[level][order], return_index=True)
+        return nodes, starts, order
 
 
 @dataclass(frozen=True, eq=False)

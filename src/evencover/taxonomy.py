@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,11 +74,17 @@ class Taxonomy:
         table = [[str(cell) for cell in chain] for chain in chains]
         self._column_of: dict[str, int] = {}  # by node, if the columns are levels
         self._level_names = tuple(level_names or ())
-        if level_names is not None:
-            cells = [(cell, column) for row in table for column, cell in enumerate(row) if cell]
-            self._column_of = dict(sorted(cells, key=itemgetter(1), reverse=True))
         # A group with the name of a class in its own row is that class.
         self.parent = _parents(list(dict.fromkeys(filter(None, row))) for row in table)
+        if level_names is not None:
+            cells = [(row.index(cell), cell) for row in table for cell in row if cell]
+            self._column_of = {cell: column for column, cell in sorted(cells)}
+        for child, group in self.parent.items() if self._column_of else ():
+            if self._column_of[child] >= self._column_of[group]:
+                raise InputError(
+                    f"A taxonomy must have {group!r} in a wider column than {child!r}, which "
+                    "belongs to it. Got it in the same or a narrower one."
+                )
         if not any(name in self.parent for name in self.class_names):
             raise InputError(
                 "The taxonomy must name the classes as the data do. Got none of the "
@@ -115,33 +120,43 @@ class Taxonomy:
         return cls(taxonomy.items() if hasattr(taxonomy, "items") else taxonomy, names)
 
     def levels(self, n_classes: int | None = None) -> Levels:
-        """Return the nodes of each level: a column of the table, or a step up the chains."""
+        """Return the nodes of each level: a column of the table, or of the same height in a tree.
+
+        The height of a node are the most steps that lead to it from a class.
+        """
         if n_classes not in (None, len(self.class_names)):
             found = len(self.class_names)
             raise InputError(f"The taxonomy must have the {n_classes} classes. Got {found}.")
         index = {name: k for k, name in enumerate(self.class_names)}
-        n_classes, groups, rows = len(index), dict[str, int](), []
+        names = dict.fromkeys(name for path in self._paths for name in path[-2::-1])
+        groups = [name for name in names if name not in index]
+        level_of = self._column_of or self._heights()
+        nodes = [*self.class_names, *groups]
+        level_of_node = np.array([level_of.get(name, 0) for name in nodes])
+        of_class = np.full((1 + level_of_node.max(), len(index)), NO_NODE)
+        of_class[0] = np.arange(len(index))
+        index |= {name: len(index) + k for k, name in enumerate(groups)}
         for k, path in enumerate(self._paths):
-            for step, name in enumerate(reversed(path[:-1]), start=1):
-                node = index.get(name, n_classes + len(groups))
-                if name not in index:
-                    node = groups.setdefault(name, node)
-                rows.append((self._column_of.get(name, step), k, node))
-        own = [self._column_of.get(name, 0) for name in self.class_names]
-        n_levels = 1 + max(*own, *(level for level, _, _ in rows))
-        of_class = np.full((n_levels, n_classes), NO_NODE)
-        of_class[0] = np.arange(n_classes)
-        level_of_node = np.array([*own, *[0] * len(groups)], dtype=np.int64)
-        for level, k, node in sorted(rows, reverse=True):
-            of_class[level, k], level_of_node[node] = node, level
-        for nodes in of_class[1:]:
-            itself = nodes[(nodes != NO_NODE) & (nodes < n_classes)]  # a class that is a group
-            nodes[itself] = itself
-            single = np.flatnonzero(np.bincount(nodes[nodes != NO_NODE]) == 1)
-            nodes[:] = np.where(np.isin(nodes, single), of_class[0], nodes)
-        default = ("class", "group", *(f"group {level}" for level in range(2, n_levels)))
-        names = self._level_names or default
-        return Levels(tuple(names[:n_levels]), tuple(groups), level_of_node, of_class)
+            for name in path if path[-1] in names else path[:-1]:  # a class may be a group
+                of_class[level_of.get(name, 0), k] = index[name]
+        of_class[0] = np.arange(len(self._paths))
+        # A group with the classes of a finer node is that node.
+        known = {np.array([k]).tobytes(): k for k in of_class[0]}
+        for row in of_class[1:]:
+            order = np.argsort(row, kind="stable")[(row == NO_NODE).sum() :]
+            for members in np.split(order, np.flatnonzero(np.diff(row[order])) + 1):
+                row[members] = known.setdefault(members.tobytes(), row[members[:1]])
+        default = ("class", "group", *(f"group {level}" for level in range(2, len(of_class))))
+        level_names = tuple((self._level_names or default)[: len(of_class)])
+        return Levels(level_names, tuple(groups), level_of_node, of_class)
+
+    def _heights(self) -> dict[str, int]:
+        """Return the most steps that lead from a class to each node."""
+        heights = dict[str, int]()
+        for path in self._paths:
+            for step, name in enumerate(reversed(path)):
+                heights[name] = max(step, heights.get(name, 0))
+        return heights
 
     def parts(self, classes: Iterable[int], most: int = MOST_PARTS) -> list[Part]:
         """Find the smallest nodes that cover a set of classes, at most `most` of them.

@@ -12,7 +12,6 @@ from evencover.arrays import Array, IntArray, explained, to_numpy
 from evencover.errors import InputError
 
 OWNER = "the top-k rows"  # in messages
-UNLISTED = 1e-6  # probability that rounding may hide
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -250,14 +249,6 @@ class TopK:
     def row_of_entry(self) -> IntArray:
         """The row of each listed class."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
-
-    @property
-    def is_complete(self) -> Array:
-        """Whether no probability is left for classes that a row does not list (N,)."""
-        starts, total = self.starts[:-1], np.zeros(len(self))
-        is_filled = np.diff(self.starts) > 0
-        total[is_filled] = np.add.reduceat(self.values, starts[is_filled], dtype=np.float64)
-        return (np.diff(self.starts) == self.n_classes) | (total >= 1 - UNLISTED)
 
     def __repr__(self) -> str:
         return f"TopK({len(self):,} rows, {self.size:,} listed of {self.n_classes:,} classes)"

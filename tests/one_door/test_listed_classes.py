@@ -19,7 +19,19 @@ from one_door.material import (
 )
 
 import evencover.data.readers as source_module
-from evencover import EvencoverWarning, InputError, StandardPredictor, TopK, save
+from evencover import (
+    APS,
+    RAPS,
+    SAPS,
+    ClasswisePredictor,
+    EvencoverWarning,
+    InputError,
+    Score,
+    Softmax,
+    StandardPredictor,
+    TopK,
+    save,
+)
 
 K = 12
 NAMES = [f"class {y}" for y in range(K)]
@@ -125,23 +137,65 @@ def test_rounded_rows_are_the_same_dense_and_with_all_classes_listed(tmp_path, d
 # ---- acceptance --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method_alpha", [0.3, 0.5])
+def completed(rows, first):
+    """Dense rows in which unlisted classes, from this one on, get as much as they can have."""
+    dense, smallest = (
+        rows.to_dense().astype(float),
+        np.minimum.reduceat(rows.values, rows.starts[:-1]),
+    )
+    is_listed = rows.with_values(np.ones(rows.size)).to_dense() > 0
+    for y in np.roll(np.arange(K), -first):
+        rest = np.minimum(smallest, np.maximum(0, 1 - dense.sum(axis=1)))
+        dense[:, y] = np.where(is_listed[:, y], dense[:, y], rest)
+    return dense
+
+
+SCORES = ["softmax", "pas", APS(), APS(randomize=False), RAPS(penalty=0.1, k_reg=1), SAPS()]
+
+
+@pytest.mark.parametrize("score", SCORES, ids=str)
 @pytest.mark.parametrize("keep_top", [False, True])
-@pytest.mark.parametrize("is_dense", [False, True])
-def test_no_row_with_unlisted_mass_is_accepted_by_the_size_of_its_set(
-    method_alpha, keep_top, is_dense
-):
-    calibration = ROWS if is_dense else top_of(ROWS, 3)
-    model = StandardPredictor(alpha=method_alpha, keep_top=keep_top).fit(calibration, LABELS)
-    for k in (1, 2, 3):
-        sets = model.predict_set(top_of(NEW, k))
-        assert (sets.sizes == 1).any()
-        assert not sets.accepted.any()
-    tiny = model.predict_set(TopK([[3]], [[0.001]], n_classes=K))
-    assert not tiny.accepted.any()
+def test_a_row_is_accepted_by_its_set_only_if_no_other_class_could_be_in_it(score, keep_top):
+    n_accepted, n_alone, ids = 0, 0, [f"row {n}" for n in range(len(NEW))]
+    for alpha in (0.3, 0.5):
+        model = StandardPredictor(alpha=alpha, keep_top=keep_top, score=score).fit(ROWS, LABELS)
+        for k in (1, 2, 3, 6):
+            rows = top_of(NEW, k)
+            sets = model.predict_set(rows, ids=ids)
+            n_accepted, n_alone = (
+                n_accepted + sets.accepted.sum(),
+                n_alone + (sets.sizes == 1).sum(),
+            )
+            for first in range(K):
+                dense = model.predict_set(completed(rows, first), ids=ids)
+                assert dense.accepted[sets.accepted].all()
+            blocks = model.predict_set_blocks(rows, ids=ids)
+            assert (
+                np.concatenate([part.accepted for part in blocks]).tolist()
+                == sets.accepted.tolist()
+            )
+            assert model.evaluate(rows, NEW_LABELS, ids=ids).accepted.sum() == sets.accepted.sum()
+    assert 0 < n_accepted < n_alone
+
+
+class Unknown(Softmax):
+    """A score that does not say how small it can be for classes that are not listed."""
+
+    name = "unknown"
+    least_unlisted = Score.least_unlisted
+
+
+def test_rows_are_not_accepted_by_their_set_if_nothing_is_known_of_other_classes():
+    model = StandardPredictor(alpha=0.5).fit(ROWS, LABELS)
+    # Others cannot have what these leave: they are not the largest probabilities of a row.
+    assert not model.predict_set(TopK([[3]], [[0.001]], n_classes=K)).accepted.any()
     assert not model.predict_set([[{"label": 3, "score": 0.001}]]).accepted.any()
-    assert not model.rule().predict_set(top_of(NEW[:1], 1)).accepted.any()
-    assert not any(part.accepted.any() for part in model.predict_set_blocks(top_of(NEW, 1)))
+    assert model.predict_set(top_of(NEW, 3)).accepted.any()
+    model = StandardPredictor(alpha=0.5, score=Unknown()).fit(ROWS, LABELS)
+    assert not model.predict_set(top_of(NEW, 3)).accepted.any()
+    assert model.predict_set(NEW).accepted.any()
+    unlimited = ClasswisePredictor(alpha=0.1).fit(ROWS[LABELS > 0], LABELS[LABELS > 0])
+    assert not unlimited.predict_set(top_of(NEW, 3)).accepted.any()
 
 
 def test_rows_without_unlisted_mass_are_accepted_as_dense_rows_are():

@@ -65,13 +65,26 @@ def test_levels_are_columns_and_groups_with_one_class_are_that_class():
     assert asked == [set(NAMES), {f"genus {k}" for k in range(4)}, {"family 0", "family 1"}]
 
 
-def test_levels_of_chains_are_steps():
-    levels = Taxonomy([("a", "x", "r"), ("b", "x"), ("c", "r"), ("d", "s")], "abcd").levels()
-    assert levels.level_names == ("class", "group", "group 2")
+def test_levels_of_chains_are_heights():
+    """A group has all of its classes at the height of its longest chain."""
+    chains = [("a", "x", "r"), ("b", "x"), ("c", "r"), ("d", "s"), ("r", "u")]
+    levels = Taxonomy(chains, "abcd").levels()
+    assert levels.level_names == ("class", "group", "group 2", "group 3")
     nodes = np.array([*"abcd", *levels.groups, "none"])
-    assert nodes[levels.node_of_class[1]].tolist() == ["x", "x", "c", "d"]
-    assert nodes[levels.node_of_class[2]].tolist() == ["r", "r", "none", "none"]
-    assert not levels.asked(2).any()  # r has the classes of x there
+    assert nodes[levels.node_of_class[1]].tolist() == ["x", "x", "none", "d"]
+    assert nodes[levels.node_of_class[2]].tolist() == ["r", "r", "r", "none"]
+    assert nodes[levels.node_of_class[3]].tolist() == ["r", "r", "r", "none"]
+    asked = [set(nodes[np.flatnonzero(levels.asked(level))]) for level in range(4)]
+    assert asked == [set("abcd"), {"x"}, {"r"}, set()]  # u has the classes of r
+
+
+def test_a_group_must_be_in_a_wider_column_than_its_members():
+    with pytest.raises(InputError, match="wider column"):
+        Taxonomy([("a", "x", "y"), ("b", "", "x")], "ab", ["class", "genus", "family"])
+    # A class may stand in the first column and be a genus elsewhere.
+    levels = Taxonomy([("a", "x"), ("b", "x"), ("x", "")], "abx", ["class", "genus"]).levels()
+    assert levels.node_of_class.tolist() == [[0, 1, 2], [2, 2, 2]]
+    assert levels.level_of_node.tolist() == [0, 0, 1]
 
 
 def test_a_node_is_right_if_it_is_the_label_or_an_ancestor():

@@ -1,4 +1,4 @@
-"""Sets, and which rows are accepted: the same bits on every path that a row can take."""
+"""Sets, and what rows are answered with: the same bits on every path that a row can take."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -10,6 +10,7 @@ import pytest
 from evencover import (
     ClasswisePredictor,
     PredictionSets,
+    Taxonomy,
     _kernels,
     load,
     predict_to_folder,
@@ -21,11 +22,15 @@ from evencover._kernels import reference
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
 K, N_FIT, N_NEW = 12, 1500, 150
+NAMES = [f"class {index}" for index in range(K)]
+# Groups of three, and two of them in a wider one; the last three classes have none.
+TREE = [[f"class {k}", f"group {k // 3}", "wide" if k < 6 else ""] for k in range(9)]
 GRID = 2.0**20  # probabilities are multiples of 1 / GRID: their float32 and float64 are equal
-RULES = [  # keep_top, and whether there are cutoffs, which need it
-    (True, False),
-    (False, False),
-    (True, True),
+RULES = [  # keep_top, and cutoffs, which need it
+    (True, None),
+    (False, None),
+    (True, "classes"),
+    (True, "groups"),
 ]
 CASES = [(*rule, *how) for rule, how in product(RULES, product(["softmax", "aps"], [False, True]))]
 
@@ -39,6 +44,7 @@ class Case(NamedTuple):
     ids: list
     sets: list
     accepted: list
+    answers: list  # nodes
 
 
 def outputs(n_rows, seed):
@@ -55,14 +61,17 @@ def outputs(n_rows, seed):
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
 def case(request, tmp_path_factory):
-    keep_top, has_cutoffs, score, from_logits = request.param
+    keep_top, cutoffs, score, from_logits = request.param
     known, new = (outputs(n, seed) for seed, n in enumerate((N_FIT, N_NEW)))
     rows, labels = known[0 if from_logits else 1], known[2]
     predictor = ClasswisePredictor(
         alpha=0.4, score=score, keep_top=keep_top, from_logits=from_logits
-    ).fit(rows, labels, class_names=[f"class {index}" for index in range(K)])
-    if has_cutoffs:
-        predictor.fit_acceptance(rows, labels, accuracy=0.7)
+    ).fit(rows, labels, class_names=NAMES)
+    if cutoffs:
+        tree = Taxonomy(TREE, NAMES, ["class", "group", "wide"]) if cutoffs == "groups" else None
+        predictor.fit_acceptance(
+            rows, labels, accuracy=0.7, taxonomy=tree, per_class=tree is None, class_names=NAMES
+        )
     rows, ids = new[0 if from_logits else 1], [f"row {n}" for n in range(N_NEW)]
     sets = predictor.predict_set(rows, ids=ids)
     assert 0 < sets.accepted.sum() < N_NEW
@@ -70,11 +79,24 @@ def case(request, tmp_path_factory):
         assert sets.accepted.tolist() != (sets.sizes == 1).tolist()
     file = tmp_path_factory.mktemp("model") / "model.safetensors"
     save(predictor, file)
-    return Case(predictor, file, rows, ids, sets.to_lists(), sets.accepted.tolist())
+    nodes = sets.answer_nodes
+    assert (nodes[sets.accepted] == rows[sets.accepted].argmax(axis=1)).all()
+    if cutoffs == "groups":
+        assert min(sets.answers.counts().values()) > 0
+    return Case(predictor, file, rows, ids, sets.to_lists(), sets.accepted.tolist(), nodes.tolist())
 
 
 def result_of(sets):
-    return sets.to_lists(), sets.accepted.tolist()
+    return sets.to_lists(), sets.accepted.tolist(), sets.answer_nodes.tolist()
+
+
+def nodes_of(names, case):
+    """Return the nodes of answers by name; None where there are no groups, and no such column."""
+    acceptance = case.predictor.acceptance_
+    if acceptance is None or not acceptance.groups:
+        return None
+    index = {name: node for node, name in enumerate([*NAMES, *acceptance.groups])}
+    return [index.get(name, -1) for name in names]
 
 
 def in_blocks(case):
@@ -113,7 +135,8 @@ def to_folder(case):
     folder = case.file.parent / "sets"
     predict_to_folder(case.predictor, case.rows, folder, ids=case.ids)
     table = parquet.read_table(folder)
-    return table["set"].to_pylist(), table["accepted"].to_pylist()
+    names = table["answer"].to_pylist() if "answer" in table.column_names else ()
+    return table["set"].to_pylist(), table["accepted"].to_pylist(), nodes_of(names, case)
 
 
 def by_numpy_kernels(case):
@@ -136,8 +159,9 @@ def onnx_graph(dtype):
         session = runtime.InferenceSession(path, options)
         rows = case.rows.astype(dtype)
         numbers = onnx_inputs(case.predictor, rows, ids=case.ids)
-        classes, accepted = session.run(["classes", "accepted"], {"rows": rows, **numbers})
-        return [row[row >= 0].tolist() for row in classes], accepted.tolist()
+        names = ["classes", "accepted", "answers"]
+        classes, accepted, answers = session.run(names, {"rows": rows, **numbers})
+        return [row[row >= 0].tolist() for row in classes], accepted.tolist(), answers.tolist()
 
     return run
 
@@ -156,7 +180,8 @@ def service(case):
 def as_json(case):
     with service(case) as client:
         answer = client.post("/v1/sets", json={"rows": case.rows.tolist(), "ids": case.ids}).json()
-        return answer["sets"], answer["accepted"]
+        nodes = nodes_of(answer.get("answer", ()), case)
+        return answer["sets"], answer["accepted"], nodes
 
 
 def as_tensors(case):
@@ -168,7 +193,7 @@ def as_tensors(case):
         answer = client.post("/v2/models/model/infer", json=request).json()
     found = {output["name"]: output["data"] for output in answer["outputs"]}
     classes = np.reshape(found["classes"], (N_NEW, K))
-    return [row[row >= 0].tolist() for row in classes], found["accepted"]
+    return [row[row >= 0].tolist() for row in classes], found["accepted"], found["answers"]
 
 
 def in_mlflow(case):
@@ -180,7 +205,8 @@ def in_mlflow(case):
     frame = pandas.DataFrame({column: case.rows.tolist(), "id": case.ids})
     found = SetsModel(load(case.file)).predict(frame)
     index = {name: place for place, name in enumerate(case.predictor.class_names_)}
-    return [[index[name] for name in names] for names in found["set"]], found["accepted"].tolist()
+    sets = [[index[name] for name in names] for names in found["set"]]
+    return sets, found["accepted"].tolist(), nodes_of(found.get("answer", ()), case)
 
 
 PATHS = {
@@ -200,7 +226,8 @@ PATHS = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_sets_and_accepted_rows_are_the_same_on_every_path(case, path):
-    sets, accepted = PATHS[path](case)
+def test_sets_and_answers_are_the_same_on_every_path(case, path):
+    sets, accepted, answers = PATHS[path](case)
     assert sets == case.sets
     assert accepted == case.accepted
+    assert answers is None or answers == case.answers

@@ -190,8 +190,8 @@ def set_coverage(
     if appearances is not None:
         appearances += np.bincount(rows.classes[inside], minlength=rows.n_classes)
     sizes = np.bincount(rows.row_of_entry[inside], minlength=len(rows))
-    is_accepted = (sizes == 1) & inside[rows.top_entries()]
-    return Coverage(sizes, rows.pick(inside, labels, False), rows.argmax(axis=1), is_accepted)
+    is_alone = (sizes == 1) & inside[rows.top_entries()]
+    return Coverage(sizes, rows.pick(inside, labels, False), rows.argmax(axis=1), is_alone)
 
 
 def set_sizes(

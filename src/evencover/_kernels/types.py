@@ -116,7 +116,7 @@ class Coverage(NamedTuple):
     sizes: IntArray
     is_covered: Array  # whether the set contains the label
     top_classes: IntArray  # the most probable class
-    is_accepted: Array  # whether the set is just that class
+    is_alone: Array  # whether the set is just that class
 
 
 def is_member(

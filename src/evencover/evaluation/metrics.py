@@ -54,20 +54,25 @@ class Tally(NamedTuple):
         """Count one part of the data."""
         # The first class of an accepted set is the most probable one.
         first = np.append(sets.indices, 0)[sets.indptr[:-1]].astype(np.int64)
-        coverage = Coverage(sets.sizes, sets.have(labels), first, sets.accepted)
+        coverage = Coverage(sets.sizes, sets.have(labels), first, sets.sizes == 1)
         appearances = np.bincount(sets.indices, minlength=sets.n_classes)
-        tally, answers = cls.of_coverage(labels, coverage, appearances), sets.answers
-        return tally if answers is None else tally.with_answers(answers, labels)
+        return cls.of_coverage(labels, coverage, appearances, sets.accepted, sets.answers)
 
     @classmethod
-    def of_coverage(cls, labels: IntArray, coverage: Coverage, appearances: IntArray) -> Tally:
-        """Count rows, their sets, and accepted predictions."""
-        n_classes, is_accepted = len(appearances), coverage.is_accepted
-        accepted = coverage.top_classes[is_accepted]
+    def of_coverage(
+        cls,
+        labels: IntArray,
+        coverage: Coverage,
+        appearances: IntArray,
+        is_accepted: Array,
+        answers: Answers | None,
+    ) -> Tally:
+        """Count rows, their sets, accepted predictions, and answers if there are any."""
+        n_classes, accepted = len(appearances), coverage.top_classes[is_accepted]
         right = accepted[accepted == labels[is_accepted]]
         rows = np.bincount(labels, minlength=n_classes + 1)
         sums = np.bincount(labels, weights=coverage.sizes, minlength=n_classes)
-        return cls(
+        tally = cls(
             rows[:n_classes],
             np.bincount(labels[coverage.is_covered], minlength=n_classes)[:n_classes],
             np.bincount(coverage.sizes, minlength=n_classes + 1),
@@ -78,14 +83,14 @@ class Tally(NamedTuple):
             np.bincount(right, minlength=n_classes),
             covered_sizes=np.bincount(coverage.sizes[coverage.is_covered], minlength=n_classes + 1),
         )
-
-    def with_answers(self, answers: Answers, labels: IntArray) -> Tally:
-        """Count the rows that each node answers, and those that it answers right."""
+        if answers is None:
+            return tally
         levels, nodes = answers.hierarchy, answers.nodes
         right = nodes[levels.are_right(nodes, labels)]
-        answered = np.bincount(nodes[nodes != REVIEW], minlength=levels.n_nodes)
-        answered_right = np.bincount(right, minlength=levels.n_nodes)
-        return self._replace(answered=answered, answered_right=answered_right)
+        return tally._replace(
+            answered=np.bincount(nodes[nodes != REVIEW], minlength=levels.n_nodes),
+            answered_right=np.bincount(right, minlength=levels.n_nodes),
+        )
 
     def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
         pairs = zip(self, other, strict=True)

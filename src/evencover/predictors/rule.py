@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from evencover import _kernels
-from evencover._kernels import NO_DRAWS, BadRow, Coverage, Draws
-from evencover._kernels.reference import SLICE_ELEMENTS, probabilities
-from evencover.answers import REVIEW, Answers, Levels
+from evencover._kernels import NO_DRAWS, BadRow, Coverage, Draws, Position
+from evencover._kernels.reference import FIXED_POINT, SLICE_ELEMENTS, probabilities
+from evencover._kernels.topk import divided
+from evencover.answers import NO_NODE, REVIEW, Answers, Levels
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
 from evencover.errors import InputError
@@ -28,6 +29,7 @@ from evencover.sets import PredictionSets
 from evencover.topk import TopK, raise_top_k_logits
 
 SOFTMAX = Softmax().kernel
+HIDDEN = 1e-6  # probability that the rounding of listed ones may hide
 
 
 @dataclass(frozen=True)
@@ -122,21 +124,42 @@ class BoundScore:
         return scores, nodes, np.stack(is_right, axis=1), keys
 
     def top_nodes(self, rows: Any, levels: Levels, level: int) -> tuple[FloatArray, IntArray]:
-        """Compute the scores, 1 - p, of the most probable nodes of a level (n,), and the nodes."""
+        """Compute the scores, 1 - p, of the most probable nodes of a level (n,), and the nodes.
+
+        Of top-k rows, p is the sum of what they list.
+        """
         if isinstance(rows, TopK):
-            order = np.lexsort((rows.classes, rows.row_of_entry))
-            entries = rows.row_of_entry[order], rows.classes[order], rows.values[order]
-            nodes, p = levels.most_probable(level, *entries, len(rows))
-            return 1 - p, nodes
-        n_rows, n_classes = rows.shape
-        scores, found = np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
-        step = max(1, SLICE_ELEMENTS // max(1, n_classes))
-        for start in range(0, n_rows, step):
-            p = probabilities(rows[start : start + step], logits=self.logits)
-            row, column = np.divmod(np.arange(p.size), n_classes)
-            nodes, sums = levels.most_probable(level, row, column, p.ravel(), len(p))
-            scores[start : start + step], found[start : start + step] = 1 - sums, nodes
+            return _top_listed_nodes(divided(rows), levels.node_of_class[level], levels.n_nodes)
+        nodes, starts, order = levels.by_node(level)
+        scores, found = np.empty(len(rows)), np.empty(len(rows), dtype=np.int64)
+        step = max(1, SLICE_ELEMENTS // rows.shape[1])
+        for start in range(0, len(rows), step):
+            p = _on_grid(probabilities(rows[start : start + step], logits=self.logits))
+            sums = np.add.reduceat(p[:, order], starts, axis=1)
+            sums[:, nodes == NO_NODE] = -1.0
+            best = sums.argmax(axis=1)
+            found[start : start + step] = nodes[best]
+            scores[start : start + step] = 1 - sums[np.arange(len(p)), best]
         return scores, found
+
+    def excludes_unlisted(self, rows: TopK, limits: FloatArray) -> Array:
+        """Return whether no class that a row (n,) does not list can have a score within a limit.
+
+        The probability of such a class is at most the smallest one listed, and at most what all
+        listed ones leave. Listed classes with a larger probability are ahead of it.
+        """
+        entry, n_unlisted = rows.row_of_entry, rows.n_classes - np.diff(rows.starts)
+        left = np.maximum(0, 1 - np.bincount(entry, rows.values, len(rows))) + HIDDEN
+        smallest = np.full(len(rows), np.inf)
+        np.minimum.at(smallest, entry, rows.values)
+        # If all others together cannot have what is left, these are not the largest probabilities.
+        p = np.where(smallest * n_unlisted < left - HIDDEN, left, np.minimum(smallest, left))
+        is_ahead, score = rows.values > p[entry], self.score.base
+        before = np.bincount(entry, rows.values * is_ahead, len(rows)).clip(max=1)
+        rank = 1 + np.bincount(entry, is_ahead, len(rows))
+        u = np.zeros(1) if score.is_random else np.ones(1)
+        at = Position(p, before, rank, rows.values[rows.top_entries()], rows.argmax(axis=1), u)
+        return (n_unlisted == 0) | (score.least_unlisted(at) > limits.max())
 
     def true_ranks(self, block: Block) -> IntArray:
         """Compute ranks of the true labels (n,)."""
@@ -159,6 +182,26 @@ class BoundScore:
                 self.score.base.kernel, block.rows, draws, logits=self.logits
             )
         return self.score.from_base(scores, block.rows.classes), ranks
+
+
+def _on_grid(p: FloatArray) -> FloatArray:
+    """Round to multiples of 2**-52, whose sums do not depend on their order."""
+    return np.rint(p * FIXED_POINT) / FIXED_POINT
+
+
+def _top_listed_nodes(
+    rows: TopK, node_of_class: IntArray, n_nodes: int
+) -> tuple[FloatArray, IntArray]:
+    """Do what `BoundScore.top_nodes` does for top-k rows; -1 if a row lists no class of a node."""
+    nodes = node_of_class[rows.classes]
+    has_node = nodes != NO_NODE
+    cells, cell = np.unique((rows.row_of_entry * n_nodes + nodes)[has_node], return_inverse=True)
+    sums = np.bincount(cell, _on_grid(rows.values.astype(np.float64))[has_node], len(cells))
+    order = np.lexsort((cells, -sums, cells // n_nodes))
+    found, first = np.unique(cells[order] // n_nodes, return_index=True)
+    scores, best = np.ones(len(rows)), np.full(len(rows), REVIEW)
+    scores[found], best[found] = 1 - sums[order[first]], cells[order[first]] % n_nodes
+    return scores, best
 
 
 def listed_labels(block: Block) -> IntArray | None:
@@ -229,40 +272,39 @@ class SetRule:
 
     def _with_accepted(self, starts: IntArray, classes: Array, rows: Array) -> PredictionSets:
         """Return the sets that a kernel has computed, with which of these rows are accepted."""
-        accepted = None  # the sets with one class
-        if self.acceptance is not None:
-            answers, accepted = self._answered(rows, self.acceptance)
-            names = self.class_names
-            sets = PredictionSets.from_csr(starts, classes, rows.shape[1], names, accepted)
-            return sets.with_answers(answers)
-        if not self.keep_top and len(starts) == 2:  # one row at a time must be fast
-            accepted = np.array([len(classes) == 1 and classes[0] == _kernels.top_classes(rows)[0]])
-        elif not self.keep_top:
-            accepted = starts[1:] - starts[:-1] == 1
-            single = np.flatnonzero(accepted)
-            only = classes[starts[single]]
-            if not self.scoring.logits:  # most have more than half of the row's sum
-                is_unsure = rows[single, only] <= 0.6
-                single, only = single[is_unsure], only[is_unsure]
-            accepted[single] = _kernels.top_classes(rows[single]) == only
-        if isinstance(rows, TopK):  # others may be in the set
-            accepted = (starts[1:] - starts[:-1] == 1) if accepted is None else accepted
-            accepted = accepted & rows.is_complete
-        return PredictionSets.from_csr(starts, classes, rows.shape[1], self.class_names, accepted)
+        accepted, answers = None, None  # the sets with one class
+        if self.acceptance is not None or not self.keep_top or isinstance(rows, TopK):
+            top, is_alone = _kernels.top_classes(rows), starts[1:] - starts[:-1] == 1
+            if not self.keep_top:
+                is_alone[is_alone] = classes[starts[:-1][is_alone]] == top[is_alone]
+            accepted, answers = self.accept(rows, top, is_alone)
+        sets = PredictionSets.from_csr(starts, classes, rows.shape[1], self.class_names, accepted)
+        return sets if answers is None else sets.with_answers(answers)
 
-    def _answered(self, rows: Any, acceptance: Acceptance) -> tuple[Answers, Array]:
-        """Answer each row at the finest level; return also which rows a class answers by itself."""
-        levels, top = acceptance.levels, _kernels.top_classes(rows)
-        scores = self.scoring.top_scores(rows, top)
-        accepted = acceptance.is_accepted(top, scores)
-        nodes, p = np.where(accepted, top, REVIEW), np.where(accepted, 1 - scores, np.nan)
+    def accept(
+        self, rows: Any, top_classes: IntArray, is_alone: Array
+    ) -> tuple[Array, Answers | None]:
+        """Return which rows (n,) to accept without a review, and the answers if there are cutoffs.
+
+        `is_alone` is whether the set is just the most probable class. Without cutoffs that decides,
+        but of top-k rows only where no class that is not listed could be in the set as well.
+        """
+        acceptance = self.acceptance
+        if acceptance is None:
+            if isinstance(rows, TopK):
+                is_alone = is_alone & self.scoring.excludes_unlisted(rows, self.thresholds.upper)
+            return is_alone, None
+        levels, scores = acceptance.levels, self.scoring.top_scores(rows, top_classes)
+        is_accepted = acceptance.within(0, top_classes, scores)
+        nodes = np.where(is_accepted, top_classes, REVIEW)
+        p = np.where(is_accepted, 1 - scores, np.nan)
         for level in range(1, levels.n_levels):
             left = np.flatnonzero(nodes == REVIEW)
             scores, found = self.scoring.top_nodes(rows[left], levels, level)
             is_answered = acceptance.within(level, found, scores)
             nodes[left[is_answered]] = found[is_answered]
             p[left[is_answered]] = 1 - scores[is_answered]
-        return Answers(nodes, p, levels, self.class_names), accepted
+        return is_accepted, Answers(nodes, p, levels, self.class_names)
 
     @cached_property
     def _ready(self) -> Callable[[Array, Array | None], tuple[IntArray, Array]]:
@@ -294,7 +336,7 @@ class SetRule:
         """Evaluate the sets of labeled rows; add how many contain each class to `appearances`."""
         assert block.labels is not None
         with self.scoring.checking(block):
-            coverage = _kernels.set_coverage(
+            return _kernels.set_coverage(
                 self.scoring.score.base.kernel,
                 block.rows,
                 self._draws(block),
@@ -303,14 +345,6 @@ class SetRule:
                 appearances=appearances,
                 **self._options,
             )
-        if self.acceptance is None:
-            if isinstance(block.rows, TopK):
-                is_accepted = coverage.is_accepted & block.rows.is_complete
-                return coverage._replace(is_accepted=is_accepted)
-            return coverage
-        scores = self.scoring.top_scores(block.rows, coverage.top_classes)
-        accepted = self.acceptance.is_accepted(coverage.top_classes, scores)
-        return coverage._replace(is_accepted=accepted)
 
     def counts(self, block: Block) -> EvaluationCounts:
         """Count what every metric follows from."""
@@ -318,10 +352,8 @@ class SetRule:
         n_classes = block.rows.shape[1]
         appearances = np.zeros(n_classes, dtype=np.int64)
         coverage = self.coverage(block, appearances)
-        tally = Tally.of_coverage(block.labels, coverage, appearances)
-        if self.acceptance is not None and self.acceptance.groups:
-            answers, _ = self._answered(block.rows, self.acceptance)
-            tally = tally.with_answers(answers, block.labels)
+        answers = self.accept(block.rows, coverage.top_classes, coverage.is_alone)
+        tally = Tally.of_coverage(block.labels, coverage, appearances, *answers)
         confusions = Confusions.of(block.labels, coverage.top_classes, n_classes)
         return EvaluationCounts(tally._replace(listed=listed_labels(block)), confusions)
 

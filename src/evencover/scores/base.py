@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+
 from evencover._kernels import Draws, Formula, Native, Position
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.quantiles import Thresholds
@@ -47,6 +49,15 @@ class Score(ABC):
     @abstractmethod
     def maximum(self, n_classes: int) -> float:
         """Return the largest value that the score can have."""
+
+    def least_unlisted(self, at: Position) -> Any:
+        """Return a lower limit of the scores of classes that top-k rows (n,) do not list.
+
+        `at` has the most probability and the first rank that such a class can have in each row, the
+        least mass before it, and the u for which scores are smallest. -inf, the default, is always
+        true; then no top-k row is accepted because its set has one label.
+        """
+        return np.full(len(at.p), -np.inf)
 
     def with_counts(
         self, class_counts: IntArray, class_names: Sequence[str] | None = None

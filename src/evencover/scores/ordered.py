@@ -48,6 +48,10 @@ class APS(Score):
         """Return 1."""
         return 1.0
 
+    def least_unlisted(self, at: Position) -> Any:
+        """Return the score of no probability at the first rank: the mass before it decides."""
+        return self.formula(at._replace(p=0 * at.p))
+
 
 @dataclass(frozen=True)
 class RAPS(APS):
@@ -128,3 +132,7 @@ class SAPS(Score):
     def maximum(self, n_classes: int) -> float:
         """Return 1 plus the penalty of the last rank."""
         return 1.0 + self.penalty * (n_classes - 1)
+
+    def least_unlisted(self, at: Position) -> Any:
+        """Return the score at the first rank."""
+        return self.formula(at)

@@ -39,6 +39,10 @@ class Softmax(Score):
         """Return 1."""
         return 1.0
 
+    def least_unlisted(self, at: Position) -> Any:
+        """Return the score of the most probability."""
+        return self.formula(at)
+
 
 # 1 - p is a multiple of this for every probability p, so (1 - p) - 1 is exact.
 GRID = 2.0**-53

@@ -19,9 +19,11 @@ import evencover
 from evencover import _kernels
 from evencover._kernels import Position
 from evencover._kernels.reference import FIXED_POINT
+from evencover.answers import NO_NODE, REVIEW
 from evencover.arrays import FloatArray
 from evencover.errors import InputError, needs
 from evencover.output.atomic import atomic_path, check_output
+from evencover.predictors.acceptance import Acceptance
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import Fit
 from evencover.predictors.rule import SetRule
@@ -231,18 +233,40 @@ def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[st
     if rule.keep_top:
         membership = membership | (graph.row(0, n_classes) == top_class)
     sizes = graph.sum(membership.cast("int64"))
-    if rule.acceptance is None:
-        accepted = (sizes == 1) & graph.take_along(membership, top_class)
-    else:
+    accepted = (sizes == 1) & graph.take_along(membership, top_class)
+    if rule.acceptance is not None:
         limits_of_top = graph.take(rule.acceptance.limits, top_class)
         accepted = 1.0 - graph.take_along(p, top_class) <= limits_of_top
+    answers = where(accepted & valid, top_class, REVIEW)
+    if rule.acceptance is not None:
+        answers = _with_groups(graph, rule.acceptance, p, valid, answers)
     return {
         "membership": membership,
         "sizes": graph.add("Squeeze", sizes, np.array([1]), kind="int64"),
         "classes": _listed(graph, membership, sizes, order, n_classes),
         "valid": graph.add("Squeeze", valid, np.array([1]), kind="bool"),
         "accepted": graph.add("Squeeze", accepted & valid, np.array([1]), kind="bool"),
+        "answers": graph.add("Squeeze", answers, np.array([1]), kind="int64"),
     }
+
+
+def _with_groups(graph: Graph, acceptance: Acceptance, p: Any, valid: Any, answers: Any) -> Any:
+    """Write the levels of `SetRule.accept` that are wider than classes."""
+    grid: Any = rint(p * FIXED_POINT) / FIXED_POINT
+    for level, limits in enumerate(acceptance.node_limits[1:], start=1):
+        nodes, starts, order = acceptance.levels.by_node(level)
+        in_order = graph.add("Gather", grid, order, kind="float64", axis=1)
+        mass = graph.add("CumSum", in_order, np.array(1), kind="float64")
+        ends = np.append(starts[1:], len(order)) - 1
+        until = graph.add("Gather", mass, ends, kind="float64", axis=1)
+        before = graph.add("Gather", mass, np.maximum(starts - 1, 0), kind="float64", axis=1)
+        sums = until - where(starts[None, :] > 0, before, 0.0)
+        sums = where(nodes[None, :] != NO_NODE, sums, -1.0)
+        most, best = graph.in_order(sums, 1)
+        of_nodes = np.where(nodes == NO_NODE, -math.inf, limits[nodes])
+        is_answered = (answers == REVIEW) & valid & (1.0 - most <= graph.take(of_nodes, best))
+        answers = where(is_answered, graph.take(nodes, best), answers)
+    return answers
 
 
 def _is_member(graph: Graph, rule: SetRule, scores: Any, classes: Any) -> Any:
@@ -318,8 +342,9 @@ def to_onnx(
     The outputs are `membership` (N, K), whether a class is in the row's set; `sizes` (N,);
     `classes` (N, K), the most probable first, then -1; `valid` (N,), false where `predict_set`
     rejects the row, or divides it by its sum because its numbers were rounded; `accepted` (N,), as
-    in `PredictionSets`, and false where `valid` is. A graph of logits cannot reject probabilities:
-    `valid` is true for them.
+    in `PredictionSets`, and false where `valid` is; `answers` (N,), the index of the accepted class
+    or, from K on, of a group in the order of ``acceptance_.groups``, and -1 for a review. A graph
+    of logits cannot reject probabilities: `valid` is true for them.
 
     The graph computes in float64 and 64-bit fixed point, so its sets are identical to those of
     `predict_set`. Randomized scores have an input `uniform` and ``exact=True`` has `draw`, one
@@ -424,6 +449,7 @@ def _random_inputs(rule: SetRule) -> tuple[list[Any], list[Any]]:
 
 def _properties(predictor: BasePredictor) -> dict[str, str]:
     names = None if predictor.class_names_ is None else list(predictor.class_names_)
+    acceptance = predictor.acceptance_
     return {
         "evencover.version": evencover.__version__,
         "evencover.method": predictor.method,
@@ -431,4 +457,5 @@ def _properties(predictor: BasePredictor) -> dict[str, str]:
         "evencover.score": json.dumps(predictor.score_.to_dict(), default=str),
         "evencover.guarantee": predictor.guarantee_text,
         "evencover.class_names": json.dumps(names),
+        "evencover.groups": json.dumps(acceptance.groups if acceptance else ()),
     }
