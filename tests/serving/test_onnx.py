@@ -48,7 +48,7 @@ def made(method, score, **parameters):
 
 def assert_sets(found, sets):
     """No membership differs, and the other outputs are those of the sets, too."""
-    membership, sizes, classes, valid, accepted = found
+    membership, sizes, classes, valid, accepted, answers = found
     assert valid.all()
     np.testing.assert_array_equal(membership, sets.to_mask())
     np.testing.assert_array_equal(sizes, sets.sizes)
@@ -56,6 +56,7 @@ def assert_sets(found, sets):
     assert (classes[~is_listed] == -1).all()
     np.testing.assert_array_equal(classes[is_listed], sets.indices)
     np.testing.assert_array_equal(accepted, sets.accepted)
+    np.testing.assert_array_equal(answers, sets.answer_nodes)
 
 
 def assert_same_sets(graph, fitted, rows):
