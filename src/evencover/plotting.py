@@ -27,9 +27,10 @@ def new_axes(ax: Any) -> Any:
 class _Display:
     """A drawing of a `CoverageReport`; ``ax_`` are the axes it was drawn on."""
 
+    ax_: Any = None
+
     def __init__(self, report: Any) -> None:
         self.report = report
-        self.ax_: Any = None
 
     @classmethod
     def from_report(cls, report: Any, *, ax: Any = None) -> Self:

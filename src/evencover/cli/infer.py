@@ -65,7 +65,7 @@ def run(
     reject_inputs(output, [model, data, class_names])
 
     def watch(batches: Batches, n_inputs: int) -> Batches:
-        return progress(batches, "inferring", n_inputs, lambda pair: len(pair[0].span))
+        return progress(batches, "inferring", n_inputs, lambda batch: len(batch.span))
 
     names = None
     if class_names is not None:

@@ -19,13 +19,7 @@ from evencover.classes import Classes, checked_names, integers_if_all, is_intege
 from evencover.data.columns import NAMES_KEY
 from evencover.data.location import reading
 from evencover.errors import InputError, listed, one_line
-from evencover.inference.inputs import (
-    Example,
-    Inputs,
-    Unreadable,
-    open_inputs,
-    read_value,
-)
+from evencover.inference.inputs import Example, Inputs, Unreadable, open_inputs, read_value
 from evencover.inference.models import Model, open_model
 from evencover.output.atomic import atomic_path, write_csv
 from evencover.output.folders import resumable_folder
@@ -54,12 +48,11 @@ class Batch(NamedTuple):
 
     span: range  # of all inputs, readable or not
     examples: list[Example]  # the readable ones, without their values
+    prepared: list[Any]  # what the model takes for these
     unreadable: list[Unreadable]
 
 
-Prepared = tuple[Batch, list[Any]]
-Batches = Generator[Prepared, None, None]
-Scored = tuple[Batch, Array]  # outputs (n, K), float32
+Batches = Generator[Batch, None, None]
 
 
 def infer(
@@ -108,7 +101,7 @@ def infer(
     keys = {"input_key": input_key, "labels_key": labels_key, "ids_key": ids_key}
     inputs = open_inputs(data, opened.kind, **keys)
     run, all_inputs = _Run(opened, inputs), range(inputs.n_inputs)
-    first, first_outputs = run.first(_cut(all_inputs, batch_size))
+    first, first_outputs = run.first(all_inputs, batch_size)
     n_classes = first_outputs.shape[1]
     is_logits = opened.returns_logits or not are_probabilities(first_outputs)
     column = "logits" if is_logits else "probs"
@@ -130,11 +123,10 @@ def infer(
         n_missing = sum(parts[file] for file in missing)
         with closing(watch(stream, n_missing)) as batches:  # a bar ends before a message
             for file, cut in todo:
-                scored = []
-                for batch, prepared in islice(batches, len(cut)):
-                    is_first = batch.span == first.span
-                    outputs = first_outputs if is_first else run.outputs(batch, prepared, n_classes)
-                    scored.append((batch, outputs))
+                scored = [
+                    (batch, first_outputs if batch.span == first else run.outputs(batch, n_classes))
+                    for batch in islice(batches, len(cut))
+                ]
                 write(folder / file, scored)
         n_rows, n_correct, unreadable = _totals(sorted(folder.glob("part-*.parquet")))
         (folder / "_unreadable.csv").unlink(missing_ok=True)  # of another run
@@ -170,9 +162,9 @@ class _Run(NamedTuple):
             yield span, examples
             position = span.stop
 
-    def _prepare(self, examples: tuple[range, list[Example]]) -> Prepared:
+    def _prepare(self, examples: tuple[range, list[Example]]) -> Batch:
         """Read and prepare one input after the other, keeping one full-size image in memory."""
-        batch, prepared = Batch(examples[0], [], []), []
+        batch = Batch(examples[0], [], [], [])
         for example in examples[1]:
             value = read_value(self.inputs.kind, example)
             if isinstance(value, Unreadable):
@@ -180,25 +172,26 @@ class _Run(NamedTuple):
                 continue
             if self.model.prepare is not None:
                 value = self._call(self.model.prepare, value, repr(example.id))
-            prepared.append(value)
+            batch.prepared.append(value)
             batch.examples.append(example._replace(value=None))
-        return batch, prepared
+        return batch
 
-    def first(self, spans: Iterable[range]) -> Scored:
-        """Score the first batch with a readable input."""
-        for batch, prepared in self.batches(spans):
-            if prepared:
-                return batch, self.outputs(batch, prepared)
+    def first(self, all_inputs: range, batch_size: int) -> tuple[range, Array]:
+        """Score the first batch with a readable input; return which inputs it has, too."""
+        for batch in self.batches(_cut(all_inputs, batch_size)):
+            if batch.prepared:
+                return batch.span, self.outputs(batch)
         row_id, reason = batch.unreadable[-1]
         raise InputError(f"{self.inputs.name} has no readable input. Got {row_id!r}: {reason}.")
 
-    def outputs(self, batch: Batch, prepared: list[Any], n_classes: int | None = None) -> Array:
-        """Run the model; check that it returns one finite row per readable input."""
-        if not prepared:
+    def outputs(self, batch: Batch, n_classes: int | None = None) -> Array:
+        """Run the model; check that it returns one finite row per readable input (n, K)."""
+        n = len(batch.prepared)
+        if not n:
             return np.zeros((0, n_classes or 0), np.float32)
-        inputs = f"the {len(prepared)} inputs from {batch.examples[0].id!r} on"
-        values = to_numpy(self._call(self.model.outputs, prepared, inputs))
-        is_right = values.ndim == 2 and len(values) == len(prepared) and values.dtype.kind in "fiu"
+        inputs = f"the {n} inputs from {batch.examples[0].id!r} on"
+        values = to_numpy(self._call(self.model.outputs, batch.prepared, inputs))
+        is_right = values.ndim == 2 and len(values) == n and values.dtype.kind in "fiu"
         if not is_right or values.shape[1] < 2 or n_classes not in (None, values.shape[1]):
             raise InputError(
                 f"The model {self.model.name} must return one row per input, of {n_classes or 'K'} "
@@ -230,7 +223,7 @@ def _write_part(
     index_of: Mapping[str | None, int],  # empty without labels
     class_names: Sequence[str] | None,
     path: Path,
-    scored: Sequence[Scored],
+    scored: Sequence[tuple[Batch, Array]],
 ) -> None:
     """Write a partition atomically; equal content gives equal bytes."""
     pa = import_pyarrow()
