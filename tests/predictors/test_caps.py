@@ -276,6 +276,50 @@ def test_another_alpha_and_new_rows_keep_the_limits_of_the_first_calibration(dat
     assert (updated.thresholds_ <= free.thresholds_).all()
 
 
+# ---- words ---------------------------------------------------------------------------------------
+
+
+def named(data, **parameters):
+    names = [f"no. {k}" for k in range(K)]
+    return PooledPredictor(max_share=0.05, **parameters).fit(*data, class_names=names)
+
+
+def test_capped_classes_are_named_with_their_price(data):
+    fitted = named(data, alpha=0.05)
+    capped = np.flatnonzero(fitted.is_capped_)
+    worst = capped[fitted.share_[capped].argmax()]
+    price = f"Covering 'no. {worst}' at 95% would put it into {fitted.share_[worst]:.0%} of"
+    assert price in fitted.guarantee_text
+    assert f"{len(capped)} of {K} classes are capped at max_share = 0.05." in fitted.guarantee_text
+    assert fitted.fit_.capped_shares == {f"no. {y}": fitted.share_[y] for y in capped}
+    report = fitted.evaluate(data.rows[:300], data.labels[:300])
+    explanation = fitted.explain(report, int(worst))
+    assert explanation.origin.startswith(price)
+    assert explanation.cause == explanation.origin  # not what the method would say
+    assert explanation.guarantee == 0
+    free = np.flatnonzero(~fitted.is_capped_)[0]
+    assert "Covering" not in fitted.explain(report, int(free)).origin
+    columns = report.class_columns()
+    np.testing.assert_array_equal(columns["is_capped"], fitted.is_capped_)
+    np.testing.assert_array_equal(columns["share_of_other_sets"], fitted.share_)
+    assert report.to_dict()["is_capped"] == fitted.is_capped_.tolist()
+
+
+def test_models_with_the_caps_of_an_earlier_calibration_say_so(data):
+    fitted = named(data)
+    for later in (fitted.with_alpha(0.05), fitted.partial_fit(*data)):
+        assert "Caps are those of the first calibration" in later.guarantee_text
+        assert set(later.fit_.capped_shares.values()) == {None}
+        report = later.evaluate(data.rows[:300], data.labels[:300])
+        assert set(report.to_dict()["share"]) == {None}
+
+
+def test_without_caps_reports_have_no_columns_for_them(data):
+    report = PooledPredictor().fit(*data).evaluate(data.rows[:300], data.labels[:300])
+    assert not {"is_capped", "share_of_other_sets"} & report.class_columns().keys()
+    assert "capped" not in PooledPredictor().fit(*data).guarantee_text
+
+
 # ---- errors --------------------------------------------------------------------------------------
 
 

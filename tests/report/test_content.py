@@ -161,3 +161,56 @@ def test_accepted_predictions_and_labels_that_make_sets_large_are_those_of_evalu
     first = content["contributors"][0]
     told = predictor.explain(report, first["class"]).appears
     assert told == f"appears in {first['sets']:.1%} of sets, right in {first['right']:.1%}"
+
+
+@pytest.fixture(scope="module")
+def crowded():
+    """60 classes, three of which the model mostly overlooks, so they are in most sets."""
+    rng = np.random.default_rng(0)
+    labels = np.tile(np.arange(60), 80)
+    rows = 1e-3 * rng.random((len(labels), 60))
+    is_seen = (labels > 2) | (rng.random(len(labels)) < 0.3)
+    rows[np.arange(len(labels)), labels] += 4 * rng.random(len(labels)) * is_seen
+    rows[:, 3] += rng.random(len(labels)) * ~is_seen
+    return rows / rows.sum(axis=1, keepdims=True), labels
+
+
+def test_the_few_classes_with_most_labels_are_named_with_what_a_cap_gives(crowded):
+    rows, labels = crowded
+    half, test = slice(0, 2400), slice(2400, None)
+    predictor = make_predictor("pooled").fit(rows[half], labels[half])
+    report = predictor.evaluate(rows[test], labels[test])
+    few = report.suppliers.classes
+    assert set(few.tolist()) <= {0, 1, 2}
+    assert report.appearances[few].sum() > report.appearances.sum() / 2
+    # On the same rows: the caps come from these rows, and so do the counts.
+    capped = predictor.thresholds_.copy()
+    standard = make_predictor("standard").fit(rows[half], labels[half]).thresholds_
+    for y in range(60):
+        others = np.sort(1 - rows[test][labels[test] != y, y])
+        if (others <= capped[y]).mean() > 0.1 and capped[y] > standard[y]:
+            capped[y] = max(standard[y], others[int(0.1 * len(others)) - 1])
+    is_in = 1 - rows[test] <= capped
+    is_in[np.arange(len(is_in)), rows[test].argmax(axis=1)] = True
+    sentence = report_content(predictor, rows[test], labels[test])["large_sets"]
+    size, before = is_in.sum(axis=1).mean(), report.avg_size
+    assert f"sets would have {size:.1f} labels instead of {before:.1f}" in sentence
+    once = report_content(predictor, iter([(rows[test], labels[test])]))["large_sets"]
+    assert sentence.startswith(once)  # rows that can be read once give no numbers
+    assert "instead" not in once
+    even = make_predictor("standard").fit(rows[half], labels[half])
+    assert report_content(even, rows[test], labels[test])["large_sets"] == ""
+
+
+def test_capped_classes_have_their_price_in_the_report(crowded):
+    rows, labels = crowded
+    predictor = make_predictor("pooled", max_share=0.1).fit(rows[:2400], labels[:2400])
+    content = report_content(predictor, rows[2400:], labels[2400:])
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    assert content["large_sets"] == ""
+    capped = np.flatnonzero(predictor.is_capped_).tolist()
+    assert capped == [0, 1, 2]
+    assert list(content["classes"]["price"]) == ["0", "1", "2"]
+    assert f"into {predictor.share_[1]:.0%} of the sets" in content["classes"]["price"]["1"]
+    assert content["without_guarantee"] == capped
+    assert "guaranteed 0%" not in content["guaranteed"]

@@ -115,16 +115,3 @@ def test_classwise_is_not_advised_for_the_sake_of_a_few(method):
     text = " ".join(remedies(calibrated(method, [50] + [12] * 19), report))
     assert "classwise" not in text
     assert "about 308 more" in text  # 22 for each of 14 classes
-
-
-@pytest.mark.parametrize(("n_sets", "is_named"), [(1000, True), (60, False)])
-def test_the_headline_names_the_class_that_adds_most_labels(n_sets, is_named):
-    """Ten of 30 classes are in all sets, or in a few."""
-    counts, appearances = np.full(30, 100), np.where(np.arange(30) < 10, 3 * n_sets, 90)
-    sizes = np.bincount([appearances.sum() // 3000], weights=[3000], minlength=31).astype(int)
-    tally = Tally(counts, np.full(30, 90), sizes, appearances=appearances)
-    names = [f"class {index}" for index in range(30)]
-    report = CoverageReport.from_tally(tally, 0.1, class_names=names)
-    assert (report.crowding > 0.5) == is_named
-    headline = verdict(report, 0.01)["headline"]
-    assert ("most of them class 0." in headline) == is_named

@@ -50,6 +50,16 @@ def test_a_model_of_logits_refuses_probabilities(data, serve, tmp_path):
     assert client.get("/v1/model").json()["reads"] == "logits"
 
 
+def test_the_service_names_capped_classes_with_their_share(data, serve, tmp_path):
+    fitted = ClasswisePredictor(alpha=0.02, max_share=0.1).fit(*data, class_names=NAMES)
+    save(fitted, tmp_path / "capped.safetensors")
+    about = serve(tmp_path / "capped.safetensors", state=None).get("/v1/model").json()
+    capped = np.flatnonzero(fitted.is_capped_)
+    assert len(capped)
+    assert about["capped_classes"] == {NAMES[y]: fitted.share_[y] for y in capped}
+    assert "would put it into" in about["guarantee"]
+
+
 # Bad requests -----------------------------------------------------------------------------------
 
 

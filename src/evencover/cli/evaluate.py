@@ -39,10 +39,13 @@ def evaluate(
     """
     if csv is not None:
         check_output(csv, [model, data, *read.files], force=force)
+    from evencover.predictors.held_out import with_large_sets
+
     predictor = options.with_alpha(options.load_model(model, data), alpha)
     source = read.open(data, "evaluating", predictor)
     with options.executor(dask) as workers:
         measured = predictor.evaluate(source, executor=workers)
+        measured = with_large_sets(predictor.fit_, source, measured, workers)
     if csv is not None:
         columns = measured.class_columns()
         rows = zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)
@@ -54,7 +57,8 @@ def evaluate(
     from evencover.report.verdict import headline
 
     lines = measured.lines(everything=show_all)
-    print_text("\n".join([headline(predictor, measured), "", *lines, ""]))
+    heading = " ".join(filter(None, [headline(predictor, measured), measured.large_sets]))
+    print_text("\n".join([heading, "", *lines, ""]))
     if not show_all:
         print_text("More numbers: --all; one row per class: --csv FILE.")
 

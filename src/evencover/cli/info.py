@@ -56,6 +56,7 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         **Fit.of(predictor).fitted_values,
     }
     return description | {
+        "capped_classes": predictor.fit_.capped_shares,
         "thresholds": predictor.thresholds_.tolist(),
         "guarantees": predictor.guarantees_.tolist(),
         "class_counts": predictor.class_counts_.tolist(),
@@ -131,7 +132,7 @@ def show(description: dict[str, Any]) -> None:
         description["score"] = ", ".join([score.pop("name"), *([_text(score)] if score else [])])
     thresholds = description.pop("thresholds", None)
     names = description.pop("class_names", None)
-    for name in ("class_alpha", "class_counts", "guarantees"):
+    for name in ("capped_classes", "class_alpha", "class_counts", "guarantees"):
         description.pop(name, None)
     if thresholds is not None:
         finite = np.array([value for value in thresholds if np.isfinite(value)])

@@ -102,7 +102,8 @@ def update(
 ) -> None:
     """Add labeled data to a model's calibration set.
 
-    The result is a new model, the one that calibrate fits to all rows. --window drops old rows.
+    The result is a new model, the one that calibrate fits to all rows; only the caps of max_share
+    are those of the first calibration. --window drops old rows.
 
     Parameters
     ----------
@@ -121,9 +122,10 @@ def update(
     source = read.open(data, "updating", predictor, allow_unknown=False)
     predictor.partial_fit(source, window=window)
     save(predictor, output, force=force)
+    kept = "" if predictor.max_share is None else "; caps are those of the first calibration"
     print(
         f"{output}: {predictor.method}, calibrated on {predictor.n_calibration_} rows of "
-        f"{predictor.n_classes_} classes; {n_before} before"
+        f"{predictor.n_classes_} classes; {n_before} before{kept}"
     )
 
 

@@ -17,6 +17,7 @@ from evencover.evaluation.conditional import WorstSlab, worst_slab
 from evencover.evaluation.metrics import METRICS, Confusions, CoverageMetrics, Tally, shown_in
 from evencover.evaluation.recall import RecallAtK
 from evencover.evaluation.statistics import clopper_pearson, likely_below, share_with_limits
+from evencover.evaluation.suppliers import Suppliers
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
 from evencover.templates import Card, Shown
@@ -119,6 +120,8 @@ class CoverageReport(CoverageMetrics, Shown):
     ``listed_counts`` (K,) counts top-k rows that list their label; None for rows of all classes.
     Where groups may answer, ``answered`` and ``answered_right`` (M,) count the rows that each node
     of ``levels`` answers.
+    With `max_share`, ``is_capped`` and ``share`` (K,) are those of the predictor. ``large_sets``
+    states which few classes supply most labels, if the command `evaluate` or a report found that.
     ``covered_sizes`` (K + 1,) counts covered rows by the size of their set. ``worst_slab`` is the
     part of the feature space with the lowest coverage, if `evaluate` got features.
     """
@@ -132,6 +135,8 @@ class CoverageReport(CoverageMetrics, Shown):
     cluster_of_class: IntArray | None = None
     thresholds: FloatArray | None = None
     guarantees: FloatArray | None = None
+    is_capped: Array | None = None
+    share: FloatArray | None = None
     confusions: Confusions | None = None
     size_sums: IntArray | None = None
     class_alpha: FloatArray | None = None
@@ -148,6 +153,7 @@ class CoverageReport(CoverageMetrics, Shown):
     levels: Levels | None = None
     covered_sizes: IntArray | None = None
     worst_slab: WorstSlab | None = None
+    large_sets: str = ""
 
     @classmethod
     def from_tally(cls, tally: Tally, alpha: Any, **about_classes: Any) -> CoverageReport:
@@ -256,6 +262,13 @@ class CoverageReport(CoverageMetrics, Shown):
         added = self.appearances - self.class_covered
         return np.argsort(-added, kind="stable")[: min(k, int((added > 0).sum()))]
 
+    @cached_property
+    def suppliers(self) -> Suppliers:
+        """The few classes, at most 5%, that supply more than half of the labels in sets."""
+        if self.appearances is None:
+            return Suppliers(np.zeros(0, dtype=np.int64), np.nan)
+        return Suppliers.of(self.appearances, self.appearances - self.class_covered)
+
     @property
     def crowding(self) -> float:
         """Share of all labels in sets that `largest_contributors` add wrongly; NaN if unknown."""
@@ -324,10 +337,20 @@ class CoverageReport(CoverageMetrics, Shown):
             "likely_below": self.likely_below.tolist(),
             "too_few_to_judge": self.too_few_to_judge.tolist(),
             "labels_fit": self.labels_fit,
+            "large_sets": self.large_sets,
             "data_warnings": list(self.data_warnings),
         }
-        optional = ("class_alpha", "accepted", "accepted_right", "appearances", "guarantees")
-        for name in (*optional, "calibration_counts", "cluster_of_class", "class_names"):
+        optional: tuple[str, ...] = (
+            "class_alpha",
+            "accepted",
+            "accepted_right",
+            "appearances",
+            "guarantees",
+        )
+        optional += ("is_capped", "calibration_counts", "cluster_of_class", "class_names")
+        if self.share is not None:
+            result["share"] = [or_none(share) for share in self.share.tolist()]
+        for name in optional:
             values = getattr(self, name)
             if values is not None:
                 result[name] = np.asarray(values).tolist()
@@ -358,6 +381,8 @@ class CoverageReport(CoverageMetrics, Shown):
             "name": self.class_names,
             "calibration_rows": self.calibration_counts,
             "guaranteed": self.guarantees,
+            "is_capped": self.is_capped,
+            "share_of_other_sets": self.share,
             "cluster": self.cluster_of_class,
             "likely_below": self.likely_below,
             "sets_with_it": self.appearances,

@@ -19,6 +19,9 @@ TOP_K_LOSES = (
 )
 
 
+MOST_PRICES = 3  # of capped classes that a text states
+
+
 class Explanation(NamedTuple):
     """One class: the origin of its threshold, its sources, and remedies.
 
@@ -45,7 +48,35 @@ def guarantee_text(fit: Fit) -> str:
     sentences = [] if fit.alpha.is_one else [f"Classes have their own alpha: {fit.alpha}."]
     sentences.append(fit.method._guarantee_of(fit))
     sentences.append(TOP_K_LOSES if fit.recall is None else fit.recall.sentences)
+    capped = np.flatnonzero(fit.is_capped)
+    if len(capped):
+        are = "class is" if len(capped) == 1 else "classes are"
+        sentences.append(
+            f"{len(capped):,} of {fit.n_classes:,} {are} capped at max_share = "
+            f"{fit.method.max_share}. A capped class has no guarantee, and guarantees that concern "
+            f"all examples, a cluster or most calibration sets do not hold. {prices(fit, capped)}"
+        )
     return " ".join(sentences)
+
+
+def prices(fit: Fit, capped: IntArray) -> str:
+    """State what it would take to cover capped classes, the most expensive first."""
+    if not len(capped):
+        return ""
+    names, shares = fit.class_names, fit.share[capped]
+    first = capped[np.argsort(-shares, kind="stable")][:MOST_PRICES].tolist()
+    shown = [repr(names[y]) if names else f"class {y}" for y in first]
+    them = "it" if len(capped) == 1 else "them"
+    advice = f"label more of {them}, or train the model on {them}."
+    if np.isnan(shares).any():
+        more = ", ..." if len(capped) > len(first) else ""
+        return f"Caps are those of the first calibration, of {', '.join(shown)}{more}; {advice}"
+    costs = [f"{name}: {fit.share[y]:.0%}" for name, y in zip(shown, first, strict=True)]
+    more = f" ({', '.join(costs[1:])})" if len(costs) > 1 else ""
+    return (
+        f"Covering {shown[0]} at {100 * (1 - fit.alpha.floats[first[0]]):.4g}% would put it into "
+        f"{fit.share[first[0]]:.0%} of the sets of other classes{more}; {advice}"
+    )
 
 
 def method_guarantee(fit: Fit, method: Any) -> str:
@@ -84,7 +115,9 @@ def explain(fit: Fit, report: CoverageReport, class_index: int) -> Explanation:
     view, counts, groups = report.class_view(class_index), fit.rows.class_counts, fit.groups
     n = int(counts[class_index])
     rows = f"{n:,} calibration example{'' if n == 1 else 's'}"
-    if set_by_floor(fit)[class_index]:
+    if fit.is_capped[class_index]:
+        origin = prices(fit, np.array([class_index]))
+    elif set_by_floor(fit)[class_index]:
         rank = fit.method._floor.ranks(counts, fit.alpha)[class_index]
         origin = f"Its guarantee sets the threshold: the score of rank {rank} among its {rows}."
     elif groups is not None:
@@ -117,9 +150,12 @@ def set_by_floor(fit: Fit) -> Array:
 
 def cause(fit: Fit, under: IntArray) -> str:
     """Explain why the classes `under` may be undercovered, and what to try."""
-    counts = fit.rows.class_counts[under]
-    advice = remedy(counts, fit.row_needs, fit.method._remedies)
-    return f"{fit.method._cause(fit, under)} {advice}".rstrip()
+    is_capped = fit.is_capped[under]
+    under, sentences = under[~is_capped], [prices(fit, under[is_capped])]
+    if len(under):
+        advice = remedy(fit.rows.class_counts[under], fit.row_needs, fit.method._remedies)
+        sentences += [fit.method._cause(fit, under), advice]
+    return " ".join(filter(None, sentences))
 
 
 def remedy(counts: IntArray, needs: Needs, methods: tuple[str | None, str | None]) -> str:

@@ -288,6 +288,13 @@ class Fit:
         return read_only(np.full(self.n_classes, np.nan) if self.caps is None else self.caps.share)
 
     @property
+    def capped_shares(self) -> dict[str, float | None]:
+        """The shares of the capped classes, by name or index; None where they are not known."""
+        names, shares = self.class_names or range(self.n_classes), self.share.tolist()
+        capped = np.flatnonzero(self.is_capped).tolist()
+        return {str(names[y]): None if np.isnan(shares[y]) else shares[y] for y in capped}
+
+    @property
     def confidence(self) -> Alpha | None:
         """The share of calibration sets for which the guarantee holds; None: on average."""
         return getattr(self.method, "confidence", None)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from evencover.arrays import IntArray
 from evencover.data.fingerprint import Fingerprint
-from evencover.data.source import Source
+from evencover.data.source import Block, Source
+from evencover.engine.blocks import fold_source, map_source
 from evencover.errors import warn_caller
 from evencover.evaluation.metrics import EvaluationCounts
 from evencover.evaluation.report import CoverageReport
+from evencover.evaluation.suppliers import CAP
 from evencover.predictors.calibration import warn_of_mismatch
+from evencover.predictors.caps import SampleCollector
 from evencover.predictors.explanations import rows_behind
 from evencover.predictors.fit import Fit
+from evencover.predictors.guarantees import AUTO
 
 # False-alarm rate of each warning.
 RATE = 1e-4
@@ -37,6 +44,8 @@ def coverage_report(
         calibration_counts=fit.rows.class_counts,
         thresholds=fit.thresholds.upper,
         guarantees=fit.guarantees,
+        is_capped=None if fit.caps is None else fit.is_capped,
+        share=None if fit.caps is None else fit.share,
         cluster_of_class=getattr(fit.state, "cluster_of_class", None),
         confusions=counts.confusions,
         accept_accuracy=0.95 if fit.acceptance is None else fit.acceptance.accuracy,
@@ -49,6 +58,36 @@ def coverage_report(
     for message in messages:
         warn_caller(message)
     return replace(report, data_warnings=tuple(messages))
+
+
+def with_large_sets(
+    fit: Fit, source: Source, report: CoverageReport, executor: Any = None
+) -> CoverageReport:
+    """Add which few classes supply most labels, and what a cap would give for the same rows.
+
+    Nothing if a cap changes nothing. It reads the rows twice more, if they can be read again.
+    """
+    few, names = report.suppliers, report.class_names
+    if not len(few.classes) or fit.caps is not None:
+        return report
+    if source.n_rows is None or fit.method.floor not in (None, AUTO):
+        return replace(report, large_sets=few.sentence(names, report.n_classes))
+    scoring = fit.rule.scoring.for_input(source.logits)
+    collector = SampleCollector(scoring, source.n_classes, "ranks" in fit.method.needs)
+    sample = partial(collector.also, _no_columns)
+    deque(collector.collected(map_source(source, sample, collector.merged, executor)), maxlen=0)
+    capped = fit.capped(CAP, collector.result())
+    if not capped.is_capped.any():
+        return report
+    count, finish = capped.rule.for_input(source.logits).counts, EvaluationCounts.abridged
+    counts, _ = fold_source(source, count, EvaluationCounts.total, finish, executor)
+    after = CoverageReport.from_tally(counts.tally, fit.alpha, class_names=names)
+    measured = ((of.avg_size, of.shortfall) for of in (report, after))
+    return replace(report, large_sets=few.sentence(names, report.n_classes, *measured))
+
+
+def _no_columns(_: Block) -> tuple[()]:
+    return ()
 
 
 def shift_warnings(fit: Fit, report: CoverageReport, read: Fingerprint) -> list[str]:

@@ -18,9 +18,9 @@ from evencover.evaluation.report import CoverageReport, or_none
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels
-from evencover.predictors.explanations import origin_of_thresholds, set_by_floor
+from evencover.predictors.explanations import origin_of_thresholds, prices, set_by_floor
 from evencover.predictors.fit import Fit
-from evencover.predictors.held_out import coverage_report
+from evencover.predictors.held_out import coverage_report, with_large_sets
 from evencover.predictors.rule import SetRule, listed_labels
 from evencover.quantiles import ClassAlpha, conformal_ranks
 from evencover.report.verdict import State, class_states, remedies, usual_spread, verdict
@@ -51,7 +51,8 @@ def report_content(
     view = ViewBlock(fit.rule.for_input(source.logits), names, tree)
     merge: Any = partial(ReportCounts.merged, predictor.n_classes_)
     counts, read = fold_source(source, view, merge, ReportCounts.abridged, executor)
-    return describe(predictor, coverage_report(fit, source, read, counts.counts), counts)
+    report = coverage_report(fit, source, read, counts.counts)
+    return describe(predictor, with_large_sets(fit, source, report, executor), counts)
 
 
 # ---- rows to counts ------------------------------------------------------------------------------
@@ -219,6 +220,7 @@ def describe(
         "acceptance": _about_acceptance(report),
         "contributors": _about_contributors(report),
         "crowding": or_none(report.crowding),
+        "large_sets": report.large_sets,
         "states": [state.name.lower() for state in State],
         "verdict": verdict(report, usual_spread(predictor, report)),
         "remedies": remedies(predictor, report),
@@ -266,7 +268,10 @@ def target_values(alpha: ClassAlpha) -> str:
 
 def _about_guarantees(predictor: BasePredictor) -> str:
     """State the range of guaranteed coverage, if classes have guarantees that differ."""
-    lowest, highest = (percent(float(f(predictor.guarantees_)), 0) for f in (np.min, np.max))
+    guarantees = predictor.guarantees_[~predictor.is_capped_]
+    lowest, highest = (
+        percent(float(f(guarantees, initial=x)), 0) for f, x in ((np.min, 1), (np.max, 0))
+    )
     if lowest == highest:
         return ""
     return f"Depending on its calibration examples, a class is guaranteed {lowest} to {highest}."
@@ -340,6 +345,9 @@ def _class_columns(
     if predictor.guarantees_.any():
         columns["guaranteed"] = predictor.guarantees_.round(4).tolist()
         columns["set_by_floor"] = set_by_floor(predictor.fit_).tolist()
+    if predictor.is_capped_.any():
+        capped = np.flatnonzero(predictor.is_capped_)
+        columns["price"] = {str(y): prices(predictor.fit_, np.array([y])) for y in capped.tolist()}
     if report.cluster_of_class is not None and (report.cluster_of_class >= 0).any():
         columns["cluster"] = report.cluster_of_class.tolist()
     return columns

@@ -14,9 +14,6 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanations import cause, rows_behind
 from evencover.predictors.fit import Fit
 from evencover.predictors.guarantees import Needs
-from evencover.templates import percent
-
-MANY_CLASSES = 20  # of which ten may be named for most labels
 
 
 class State(IntEnum):
@@ -65,10 +62,6 @@ def verdict(report: CoverageReport, spread: float) -> dict[str, Any]:
     n_below = int((states == State.BELOW).sum())
     average, is_met = _on_average(report, spread)
     headline = _headline(report, n_below, is_met)
-    if report.n_classes > MANY_CLASSES and report.crowding > 0.5:
-        first = _name(report, int(report.largest_contributors()[0]))
-        sentence = f"Ten classes add {percent(report.crowding, 0)} of all labels"
-        headline += f" {sentence} wrongly, most of them {first}."
     if not report.labels_fit:
         headline, average, is_met = "Rows and labels do not belong together.", "", False
     return {

@@ -265,6 +265,7 @@ class Service:
             "accept_accuracy": None if acceptance is None else acceptance.accuracy,
             "reads": loaded.reads,
             "guarantee": predictor.guarantee_text,
+            "capped_classes": predictor.fit_.capped_shares,
             "n_classes": predictor.n_classes_,
             "n_calibration": predictor.n_calibration_,
             "class_names": None if names is None else list(names),

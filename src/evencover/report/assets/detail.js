@@ -101,6 +101,7 @@ function weightsOf(i) {
 
 function originOf(i) {
   const g = G.of_class[i];
+  if (C.price?.[i]) return C.price[i];
   if (threshold(i) !== null && C.set_by_floor?.[i]) {
     return `The guarantee of ${guaranteedText(i)} sets this threshold, from ${count(C.calibration[i], "calibration score")} of this class.`;
   }
