@@ -14,31 +14,31 @@ CHECKS = {
 RACE = """
 import numpy as np
 from concurrent.futures import ThreadPoolExecutor
-from evencover._kernels import Draws, Thresholds, ThresholdTable, native
+from evencover._kernels import Draws, KernelInput, Thresholds, ThresholdTable, native
 from evencover.scores import APS, Softmax
 
 rng = np.random.default_rng(0)
 rows = rng.dirichlet(np.ones(60) / 4, 4000).astype(np.float32)
-labels, plain = rng.integers(0, 60, 4000), {"logits": False}
+labels = rng.integers(0, 60, 4000)
 limits, draws = Thresholds(np.full(60, 0.9)), Draws(0, 1, 2)
 scores, offsets, groups = np.sort(rng.random(50)), np.array([0, 50]), np.zeros(60, dtype=int)
 sets = native._native.instruction_sets()
 
 def work(number):
     native.INSTRUCTION_SET = sets[number % len(sets)]
-    given = ((Softmax(), APS())[number % 2].kernel, rows, draws)
-    native.true_label_scores(*given, labels, **plain)
-    native.score_matrix(*given, **plain)
-    native.prediction_sets(*given, limits, keep_top=True, **plain)
-    native.set_coverage(*given, labels, limits, keep_top=False, **plain)
-    native.set_sizes(*given, ThresholdTable([limits] * 3), **plain)
-    native.p_values(*given, scores, offsets, groups, **plain)
+    given = KernelInput(rows, (Softmax(), APS())[number % 2].kernel, draws)
+    native.true_label_scores(given, labels)
+    native.score_matrix(given)
+    native.prediction_sets(given, limits, keep_top=True)
+    native.set_coverage(given, labels, limits, keep_top=False)
+    native.set_sizes(given, ThresholdTable([limits] * 3))
+    native.p_values(given, scores, offsets, groups)
     native.row_keys(rows, draws)
     native.by_group(labels, 60, native.ascending(rows[:, 0].astype(float)))
     native.rank_within(labels, 60)
     native.row_numbers(rows, draws)
-    native.true_label_ranks(rows, labels, **plain)
-    native.rank_matrix(rows, **plain)
+    native.true_label_ranks(given, labels)
+    native.rank_matrix(given)
 
 with ThreadPoolExecutor(6) as pool:
     list(pool.map(work, range(24)))

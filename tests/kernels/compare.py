@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from kernels.cases import KINDS, SCORES, draws_of, random_thresholds
 
-from evencover._kernels import BadRow, ThresholdTable, reference
+from evencover._kernels import BadRow, Formula, KernelInput, ThresholdTable, reference
 
 native = pytest.importorskip(
     "evencover._kernels.native", reason="the C++ kernels were not built", exc_type=ImportError
@@ -12,10 +12,20 @@ native = pytest.importorskip(
 INSTRUCTION_SETS = native._native.instruction_sets()
 
 
+def ask(kernel, *arguments, logits=None, **options):
+    """Call a kernel with rows, or with formula, rows and draws, if they are scored."""
+    if isinstance(arguments[0], Formula):
+        formula, rows, draws, *arguments = arguments
+        arguments = [KernelInput(rows, formula, draws, logits), *arguments]
+    elif logits is not None:
+        arguments = [KernelInput(arguments[0], logits=logits), *arguments[1:]]
+    return kernel(*arguments, **options)
+
+
 def outcome(kernels, name, *arguments, **options):
     """What a kernel returns, as a list of arrays, or the bad row that it names."""
     try:
-        result = getattr(kernels, name)(*arguments, **options)
+        result = ask(getattr(kernels, name), *arguments, **options)
     except BadRow as bad:
         return ["bad row", bad.row]
     return list(result) if isinstance(result, tuple) else [result]

@@ -11,7 +11,7 @@ from depth import IS_DEEP, examples, size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.cases import DTYPES, MAKERS, PLAIN, SCORES, draws_of, random_thresholds, softmax_rows
-from kernels.compare import all_same_bits, assert_same, native, same_bits
+from kernels.compare import all_same_bits, ask, assert_same, native, same_bits
 
 from evencover._kernels import Draws, Thresholds, reference
 from evencover.scores import APS, RAPS, SAPS, Softmax
@@ -107,7 +107,7 @@ def test_any_small_matrix(rows, seed):
     # Thresholds that are scores themselves: the comparison decides in the last bit.
     for score in SCORES:
         given = (score.kernel, rows, draws_of(rng, score, len(rows)))
-        scores = reference.score_matrix(*given, **PLAIN)
+        scores = ask(reference.score_matrix, *given, **PLAIN)
         thresholds = Thresholds(scores[rng.integers(len(rows))].copy())
         same_bits("prediction_sets", *given, thresholds, keep_top=False, **PLAIN)
 
@@ -117,7 +117,7 @@ def test_thresholds_next_to_a_score(score):
     rng = np.random.default_rng(5)
     for make in MAKERS:
         given = (score.kernel, make(rng, 30, 60), draws_of(rng, score, 30))
-        scores = reference.score_matrix(*given, **PLAIN)
+        scores = ask(reference.score_matrix, *given, **PLAIN)
         for limit in scores[np.arange(30), rng.integers(60, size=30)]:
             for near in (np.nextafter(limit, -np.inf), limit, np.nextafter(limit, np.inf)):
                 thresholds = Thresholds(np.full(60, near))
@@ -169,10 +169,10 @@ def test_several_threads_at_once():
     rng = np.random.default_rng(6)
     rows = softmax_rows(rng, 400, 200)
     arguments = (APS().kernel, rows, Draws(6, 1, 2), random_thresholds(rng, 200, "pair"))
-    expected = reference.prediction_sets(*arguments, keep_top=False, **PLAIN)
+    expected = ask(reference.prediction_sets, *arguments, keep_top=False, **PLAIN)
     with ThreadPoolExecutor(4) as pool:
-        ask = partial(native.prediction_sets, *arguments, keep_top=False, **PLAIN)
-        for asked in [pool.submit(ask) for _ in range(80)]:
+        work = partial(ask, native.prediction_sets, *arguments, keep_top=False, **PLAIN)
+        for asked in [pool.submit(work) for _ in range(80)]:
             assert_same(asked.result(), expected)
 
 
@@ -180,4 +180,4 @@ def test_labels_out_of_range_are_refused():
     rows = np.full((1, 2), 0.5)
     for label in (-1, 2):
         with pytest.raises(ValueError, match="class indices"):
-            native.true_label_scores(APS().kernel, rows, Draws(), np.array([label]), **PLAIN)
+            ask(native.true_label_scores, APS().kernel, rows, Draws(), np.array([label]), **PLAIN)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from depth import size
 from kernels.cases import KINDS, PLAIN, SCORES, draws_of, random_thresholds
-from kernels.compare import INSTRUCTION_SETS, assert_same, native, outcome
+from kernels.compare import INSTRUCTION_SETS, ask, assert_same, native, outcome
 
 from evencover import _kernels
 from evencover._kernels import Draws, Thresholds, reference, topk
@@ -91,8 +91,8 @@ def test_rows_that_list_every_class_are_the_whole_rows():
         labels = rng.integers(0, k, size=n)
         assert_same([_kernels.row_keys(every, draws)], [reference.row_keys(rows, draws)])
         formula = score.base.kernel
-        scores = reference.score_matrix(formula, rows, draws, **PLAIN)
-        entries = _kernels.score_entries(formula, every, draws, **PLAIN)[0]
+        scores = ask(reference.score_matrix, formula, rows, draws, **PLAIN)
+        entries = ask(_kernels.score_entries, formula, every, draws, **PLAIN)[0]
         assert_same([entries[np.lexsort((every.classes, every.row_of_entry))]], [scores.ravel()])
         for name in ("true_label_scores", "prediction_sets", "set_coverage"):
             given = (score, rows, draws, labels, thresholds, True)
@@ -107,11 +107,11 @@ def test_sets_of_listed_classes_are_those_of_the_whole_row_restricted_to_them():
         counts = rng.integers(1, rows.shape[1] + 1, size=len(rows))
         some, keyed = top_of(rows, counts), draws._replace(ids=reference.row_keys(rows, draws))
         options = {"keep_top": False, **PLAIN}
-        starts, classes = _kernels.prediction_sets(
-            score.base.kernel, some, keyed, thresholds, **options
+        starts, classes = ask(
+            _kernels.prediction_sets, score.base.kernel, some, keyed, thresholds, **options
         )
-        full_starts, full = reference.prediction_sets(
-            score.base.kernel, rows, keyed, thresholds, **options
+        full_starts, full = ask(
+            reference.prediction_sets, score.base.kernel, rows, keyed, thresholds, **options
         )
         for i, n_listed in enumerate(counts):
             known = set(np.argsort(-rows[i], kind="stable")[:n_listed])
@@ -142,7 +142,9 @@ def test_equal_classes_are_found_wherever_they_are(instruction_set, monkeypatch)
 
 def test_a_label_that_is_not_listed_has_an_infinite_score():
     rows = TopK([[0, 1], [2, 0]], [[0.5, 0.25], [0.75, 0.125]], n_classes=100_000)
-    scores = _kernels.true_label_scores(SCORES[0].kernel, rows, Draws(), np.array([0, 77]), **PLAIN)
+    scores = ask(
+        _kernels.true_label_scores, SCORES[0].kernel, rows, Draws(), np.array([0, 77]), **PLAIN
+    )
     assert scores.tolist() == [0.5, np.inf]
 
 

@@ -19,6 +19,7 @@ from evencover._kernels.types import (
     Coverage,
     Draws,
     Formula,
+    KernelInput,
     Native,
     Position,
     Thresholds,
@@ -36,6 +37,7 @@ __all__ = [
     "Coverage",
     "Draws",
     "Formula",
+    "KernelInput",
     "Native",
     "Position",
     "ThresholdTable",
@@ -154,103 +156,77 @@ def rank_within(groups: IntArray, n_groups: int) -> IntArray:
 # ---- scores and ranks ----------------------------------------------------------------------------
 
 
-def true_label_scores(
-    formula: Formula, rows: Rows, draws: Draws, labels: IntArray, *, logits: bool
-) -> FloatArray:
+def true_label_scores(given: KernelInput, labels: IntArray) -> FloatArray:
     """Score each row's label (n,); +inf for a label that is not listed."""
-    kernels = _for(rows, in_cpp=True)
-    return kernels.true_label_scores(formula, rows, draws, labels, logits=logits)
+    return _for(given.rows, in_cpp=True).true_label_scores(given, labels)
 
 
-def true_label_ranks(rows: Rows, labels: IntArray, *, logits: bool) -> IntArray:
+def true_label_ranks(given: KernelInput, labels: IntArray) -> IntArray:
     """Rank each row's label (n,), from 1; the last rank for a label that is not listed."""
-    return _for(rows).true_label_ranks(rows, labels, logits=logits)
+    return _for(given.rows).true_label_ranks(given, labels)
 
 
-def score_matrix(formula: Formula, rows: Rows, draws: Draws, *, logits: bool) -> FloatArray:
+def score_matrix(given: KernelInput) -> FloatArray:
     """Score every class in every row (n, K); +inf for a class that is not listed."""
-    return _for(rows).score_matrix(formula, rows, draws, logits=logits)
+    return _for(given.rows).score_matrix(given)
 
 
-def rank_matrix(rows: Rows, *, logits: bool) -> IntArray:
+def rank_matrix(given: KernelInput) -> IntArray:
     """Rank every class in every row (n, K), from 1; the last rank if it is not listed."""
-    return _for(rows).rank_matrix(rows, logits=logits)
+    return _for(given.rows).rank_matrix(given)
 
 
-def score_entries(
-    formula: Formula, rows: TopK, draws: Draws, *, logits: bool
-) -> tuple[FloatArray, IntArray]:
+def score_entries(given: KernelInput) -> tuple[FloatArray, IntArray]:
     """Score and rank every listed class of top-k rows, in the order of the entries."""
-    return _for(rows, in_cpp=True).score_entries(formula, rows, draws, logits=logits)
+    return _for(given.rows, in_cpp=True).score_entries(given)
 
 
 # ---- sets ----------------------------------------------------------------------------------------
 
 
 def prediction_sets(
-    formula: Formula,
-    rows: Rows,
-    draws: Draws,
-    thresholds: Thresholds,
-    *,
-    keep_top: bool,
-    logits: bool,
+    given: KernelInput, thresholds: Thresholds, *, keep_top: bool
 ) -> tuple[IntArray, Array]:
     """Return the boundaries of the rows' classes (n + 1,), and the classes of all sets (int32).
 
     `is_member` defines the sets. With `keep_top`, each also contains the row's most probable
     class. Classes are ordered by decreasing probability, ties by class index.
     """
-    kernels = _for(rows, in_cpp=True)
-    options = {"keep_top": keep_top, "logits": logits}
-    return kernels.prediction_sets(formula, rows, draws, thresholds, **options)
+    return _for(given.rows, in_cpp=True).prediction_sets(given, thresholds, keep_top=keep_top)
 
 
-def ready_sets(
-    formula: Formula, draws: Draws, thresholds: Thresholds, *, keep_top: bool, logits: bool
-) -> ReadySets:
-    """Prepare `prediction_sets` for a few rows at a time; `draws` has no ids."""
-    return _chosen.ready_sets(formula, draws, thresholds, keep_top=keep_top, logits=logits)
+def ready_sets(given: KernelInput, thresholds: Thresholds, *, keep_top: bool) -> ReadySets:
+    """Prepare `prediction_sets` for a few rows at a time; `given` has neither rows nor ids."""
+    return _chosen.ready_sets(given, thresholds, keep_top=keep_top)
 
 
 def set_coverage(
-    formula: Formula,
-    rows: Rows,
-    draws: Draws,
+    given: KernelInput,
     labels: IntArray,
     thresholds: Thresholds,
     *,
     keep_top: bool,
-    logits: bool,
     appearances: IntArray | None = None,
 ) -> Coverage:
     """Evaluate the sets of labeled rows; add to `appearances` (K,) how many contain each class."""
-    kernels = _for(rows, in_cpp=True)
-    options = {"keep_top": keep_top, "logits": logits, "appearances": appearances}
-    return kernels.set_coverage(formula, rows, draws, labels, thresholds, **options)
+    options = {"keep_top": keep_top, "appearances": appearances}
+    return _for(given.rows, in_cpp=True).set_coverage(given, labels, thresholds, **options)
 
 
-def set_sizes(
-    formula: Formula, rows: Rows, draws: Draws, table: ThresholdTable, *, logits: bool
-) -> IntArray:
+def set_sizes(given: KernelInput, table: ThresholdTable) -> IntArray:
     """Count the sets' members under each of T vectors of thresholds (n, T), in one pass."""
-    return _for(rows).set_sizes(formula, rows, draws, table, logits=logits)
+    return _for(given.rows).set_sizes(given, table)
 
 
 def p_values(
-    formula: Formula,
-    rows: Array,
-    draws: Draws,
+    given: KernelInput,
     group_scores: FloatArray,
     group_offsets: IntArray,
     group_of_class: IntArray,
-    *,
-    logits: bool,
 ) -> FloatArray:
     """Compute (1 - draw + #{group scores >= s}) / (n + 1) for every class (n, K).
 
     The sorted scores of group g are ``group_scores[group_offsets[g]:group_offsets[g + 1]]``;
     group -1 has none.
     """
-    groups = (group_scores, group_offsets, group_of_class)
-    return _chosen.p_values(formula, rows, draws, *groups, logits=logits)
+    return _chosen.p_values(given, group_scores, group_offsets, group_of_class)

@@ -12,7 +12,7 @@ from evencover._kernels.types import (
     BadRow,
     Coverage,
     Draws,
-    Formula,
+    KernelInput,
     Position,
     Thresholds,
     ThresholdTable,
@@ -256,20 +256,17 @@ def positions(p: FloatArray) -> tuple[FloatArray, IntArray]:
 SLICE_ELEMENTS = at_once(1 << 18)
 
 
-def in_slices(kernel: Callable[..., Any], rows: Any, *by_row: Any) -> Any:
+def in_slices(kernel: Callable[..., Any], given: KernelInput, *by_row: Array) -> Any:
     """Call a kernel on slices of the rows, and concatenate its arrays.
 
-    Its other arguments, `by_row`, are draws, or arrays with one entry per row.
+    Its other arguments, `by_row`, have one entry per row.
     """
-    step, parts = max(1, SLICE_ELEMENTS // max(1, most_numbers_per_row(rows))), []
-    for start in range(0, max(1, len(rows)), step):
-        stop = start + step
-        more = [
-            each.of_rows(start, stop) if isinstance(each, Draws) else each[start:stop]
-            for each in by_row
-        ]
+    n_rows, parts = len(given.rows), []
+    step = max(1, SLICE_ELEMENTS // max(1, most_numbers_per_row(given.rows)))
+    for start in range(0, max(1, n_rows), step):
+        some = slice(start, start + step)
         try:
-            parts.append(kernel(rows[start:stop], *more))
+            parts.append(kernel(given.of_rows(some), *(values[some] for values in by_row)))
         except BadRow as bad:
             raise BadRow(start + bad.row) from None
     if len(parts) == 1:
@@ -280,81 +277,66 @@ def in_slices(kernel: Callable[..., Any], rows: Any, *by_row: Any) -> Any:
     return np.concatenate(parts)
 
 
-def true_label_scores(
-    formula: Formula, rows: Array, draws: Draws, labels: IntArray, **options: Any
-) -> FloatArray:
+def true_label_scores(given: KernelInput, labels: IntArray) -> FloatArray:
     """Score each row's label (n,)."""
 
-    def of_slice(rows: Array, draws: Draws, labels: IntArray) -> FloatArray:
-        p = probabilities(rows, **options)
+    def of_slice(some: KernelInput, labels: IntArray) -> FloatArray:
+        p, formula = probabilities(some.rows, logits=some.logits), some.formula
         own = p[np.arange(len(labels)), labels]
         before, rank = label_position(p, labels) if formula.needs_order else (own, labels)
-        u, _ = row_numbers(rows, draws)
+        u, _ = row_numbers(some.rows, some.draws)
         return formula.function(Position(own, before, rank, p.max(axis=1), labels, u))
 
-    return in_slices(of_slice, rows, draws, labels)
+    return in_slices(of_slice, given, labels)
 
 
-def true_label_ranks(rows: Array, labels: IntArray, **options: Any) -> IntArray:
+def true_label_ranks(given: KernelInput, labels: IntArray) -> IntArray:
     """Rank each row's label (n,), from 1."""
 
-    def of_slice(rows: Array, labels: IntArray) -> IntArray:
-        return label_position(probabilities(rows, **options), labels)[1]
+    def of_slice(some: KernelInput, labels: IntArray) -> IntArray:
+        return label_position(probabilities(some.rows, logits=some.logits), labels)[1]
 
-    return in_slices(of_slice, rows, labels)
+    return in_slices(of_slice, given, labels)
 
 
-def score_matrix(formula: Formula, rows: Array, draws: Draws, **options: Any) -> FloatArray:
+def score_matrix(given: KernelInput) -> FloatArray:
     """Score every class in every row (n, K)."""
 
-    def of_slice(rows: Array, draws: Draws) -> FloatArray:
-        p = probabilities(rows, **options)
+    def of_slice(some: KernelInput) -> FloatArray:
+        p, formula = probabilities(some.rows, logits=some.logits), some.formula
         before, rank = positions(p) if formula.needs_order else (p, np.empty(0, dtype=np.int64))
         top, classes = p.max(axis=1, keepdims=True), np.arange(p.shape[1])
-        u, _ = row_numbers(rows, draws)
+        u, _ = row_numbers(some.rows, some.draws)
         return formula.function(Position(p, before, rank, top, classes, u[:, None]))
 
-    return in_slices(of_slice, rows, draws)
+    return in_slices(of_slice, given)
 
 
-def rank_matrix(rows: Array, **options: Any) -> IntArray:
+def rank_matrix(given: KernelInput) -> IntArray:
     """Rank every class in every row (n, K), from 1."""
-    return in_slices(lambda some: positions(probabilities(some, **options))[1], rows)
+    return in_slices(lambda some: positions(probabilities(some.rows, logits=some.logits))[1], given)
 
 
 def prediction_sets(
-    formula: Formula,
-    rows: Array,
-    draws: Draws,
-    thresholds: Thresholds,
-    *,
-    keep_top: bool,
-    **options: Any,
+    given: KernelInput, thresholds: Thresholds, *, keep_top: bool
 ) -> tuple[IntArray, Array]:
     """Return the boundaries of the rows' classes (n + 1,), and the classes of all sets (int32)."""
 
-    def of_slice(rows: Array, draws: Draws) -> tuple[IntArray, Array]:
-        mask = _sets(formula, rows, draws, thresholds, keep_top, **options)
+    def of_slice(some: KernelInput) -> tuple[IntArray, Array]:
+        mask = _sets(some, thresholds, keep_top)
         indices, classes = np.nonzero(mask)
-        order = np.lexsort((-rows[indices, classes], indices))
+        order = np.lexsort((-some.rows[indices, classes], indices))
         return mask.sum(axis=1), classes[order].astype(np.int32)
 
-    sizes, classes = in_slices(of_slice, rows, draws)
+    sizes, classes = in_slices(of_slice, given)
     return np.append(0, np.cumsum(sizes)), classes
 
 
-def _sets(
-    formula: Formula,
-    rows: Array,
-    draws: Draws,
-    thresholds: Thresholds,
-    keep_top: bool,
-    **options: Any,
-) -> Array:
+def _sets(given: KernelInput, thresholds: Thresholds, keep_top: bool) -> Array:
     """Return which classes are in each row's set (n, K)."""
-    [mask] = _members(formula, rows, draws, [thresholds], **options)
+    [mask] = _members(given, [thresholds])
     if keep_top:
-        mask[np.arange(len(rows)), top_classes(rows)] = True
+        mask[np.arange(len(given.rows)), top_classes(given.rows)] = True
     return mask
 
 
@@ -362,12 +344,12 @@ def _sets(
 ReadySets = Callable[[Array, Array | None], tuple[IntArray, Array]]
 
 
-def ready_sets(formula: Formula, draws: Draws, thresholds: Thresholds, **options: Any) -> ReadySets:
-    """Prepare `prediction_sets` for a few rows at a time; `draws` has no ids."""
+def ready_sets(given: KernelInput, thresholds: Thresholds, *, keep_top: bool) -> ReadySets:
+    """Prepare `prediction_sets` for a few rows at a time; `given` has neither rows nor ids."""
 
     def sets(rows: Array, ids: Array | None) -> tuple[IntArray, Array]:
-        own = draws if ids is None else draws._replace(ids=ids)
-        return prediction_sets(formula, rows, own, thresholds, **options)
+        own = given._replace(rows=rows, draws=given.draws._replace(ids=ids))
+        return prediction_sets(own, thresholds, keep_top=keep_top)
 
     return sets
 
@@ -378,74 +360,57 @@ def top_classes(rows: Array) -> IntArray:
 
 
 def set_coverage(
-    formula: Formula,
-    rows: Array,
-    draws: Draws,
+    given: KernelInput,
     labels: IntArray,
     thresholds: Thresholds,
     *,
     keep_top: bool,
     appearances: IntArray | None = None,
-    **options: Any,
 ) -> Coverage:
     """Evaluate the sets of labeled rows; add to `appearances` (K,) how many contain each class."""
 
-    def of_slice(rows: Array, draws: Draws, labels: IntArray) -> Coverage:
-        mask = _sets(formula, rows, draws, thresholds, keep_top, **options)
-        sizes, top, each_row = mask.sum(axis=1), top_classes(rows), np.arange(len(rows))
+    def of_slice(some: KernelInput, labels: IntArray) -> Coverage:
+        mask = _sets(some, thresholds, keep_top)
+        sizes, top, each_row = mask.sum(axis=1), top_classes(some.rows), np.arange(len(labels))
         if appearances is not None:
             appearances[:] += mask.sum(axis=0)
         return Coverage(sizes, mask[each_row, labels], top, (sizes == 1) & mask[each_row, top])
 
-    return in_slices(of_slice, rows, draws, labels)
+    return in_slices(of_slice, given, labels)
 
 
-def set_sizes(
-    formula: Formula, rows: Array, draws: Draws, table: ThresholdTable, **options: Any
-) -> IntArray:
+def set_sizes(given: KernelInput, table: ThresholdTable) -> IntArray:
     """Count the sets' members under each of T vectors of thresholds (n, T)."""
 
-    def of_slice(rows: Array, draws: Draws) -> IntArray:
-        masks = _members(formula, rows, draws, table, **options)
-        return np.stack([mask.sum(axis=1) for mask in masks], axis=1)
+    def of_slice(some: KernelInput) -> IntArray:
+        return np.stack([mask.sum(axis=1) for mask in _members(some, table)], axis=1)
 
-    return in_slices(of_slice, rows, draws)
+    return in_slices(of_slice, given)
 
 
-def _members(
-    formula: Formula,
-    rows: Array,
-    draws: Draws,
-    vectors: Sequence[Thresholds] | ThresholdTable,
-    **options: Any,
-) -> Iterator[Array]:
+def _members(given: KernelInput, vectors: Sequence[Thresholds] | ThresholdTable) -> Iterator[Array]:
     """Yield which classes are in each row's set (n, K), for one vector after the other."""
-    scores = score_matrix(formula, rows, draws, **options)
     has_rank_limit = any(each.rank_limit is not None for each in vectors)
-    ranks = rank_matrix(rows, **options) if has_rank_limit else None
-    _, draw = row_numbers(rows, draws._replace(score_use=None))
+    scores, ranks = score_matrix(given), rank_matrix(given) if has_rank_limit else None
+    _, draw = row_numbers(given.rows, given.draws._replace(score_use=None))
     for each in vectors:
         yield is_member(scores, each, draw, ranks)
 
 
 def p_values(
-    formula: Formula,
-    rows: Array,
-    draws: Draws,
+    given: KernelInput,
     group_scores: FloatArray,
     group_offsets: IntArray,
     group_of_class: IntArray,
-    **options: Any,
 ) -> FloatArray:
     """Compute (1 - draw + #{group scores >= s}) / (n + 1) for every class (n, K)."""
 
-    def of_slice(rows: Array, draws: Draws) -> FloatArray:
-        scores = score_matrix(formula, rows, draws, **options)
-        _, draw = row_numbers(rows, draws._replace(score_use=None))
+    def of_slice(some: KernelInput) -> FloatArray:
+        _, draw = row_numbers(some.rows, some.draws._replace(score_use=None))
         groups = (group_scores, group_offsets, group_of_class)
-        return p_values_of(scores, *groups, own_share=1.0 - draw[:, None])
+        return p_values_of(score_matrix(some), *groups, own_share=1.0 - draw[:, None])
 
-    return in_slices(of_slice, rows, draws)
+    return in_slices(of_slice, given)
 
 
 # ---- orders ------------------------------------------------------------------------------------

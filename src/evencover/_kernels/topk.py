@@ -14,7 +14,7 @@ from evencover._kernels import reference
 from evencover._kernels.types import (
     Coverage,
     Draws,
-    Formula,
+    KernelInput,
     Position,
     Thresholds,
     ThresholdTable,
@@ -76,7 +76,7 @@ class _Whole:
 
 def divided(rows: TopK) -> TopK:
     """Divide rows whose sum is above 1 by the rounding of their numbers by it."""
-    divisors = reference.in_slices(lambda some: _Whole(some).divisors(), rows)
+    divisors = reference.in_slices(lambda some: _Whole(some.rows).divisors(), KernelInput(rows))
     return rows.with_values(rows.values / np.repeat(divisors, np.diff(rows.starts)))
 
 
@@ -110,55 +110,47 @@ def row_numbers(rows: TopK, draws: Draws) -> tuple[FloatArray, FloatArray]:
     return reference.row_numbers(rows, keyed)  # type: ignore[arg-type]
 
 
-def score_entries(
-    formula: Formula, rows: TopK, draws: Draws, *, logits: bool
-) -> tuple[FloatArray, IntArray]:
+def score_entries(given: KernelInput) -> tuple[FloatArray, IntArray]:
     """Score and rank every listed class, in the order of the entries."""
-    assert not logits, "top-k rows are probabilities"
+    assert not given.logits, "top-k rows are probabilities"
 
-    def of_slice(rows: TopK, draws: Draws) -> tuple[FloatArray, IntArray]:
-        whole, (u, _) = _Whole(rows), row_numbers(rows, draws)
+    def of_slice(some: KernelInput) -> tuple[FloatArray, IntArray]:
+        whole, (u, _) = _Whole(some.rows), row_numbers(some.rows, some.draws)
         p = whole.p / whole.divisors()[:, None]
         before, ranks = reference.positions(p)
         top = p.max(axis=1, keepdims=True, initial=0.0)
         at = Position(p, before, ranks, top, whole.classes, u[:, None])
-        return whole.stored(formula.function(at)), whole.stored(ranks)
+        return whole.stored(some.formula.function(at)), whole.stored(ranks)
 
-    return reference.in_slices(of_slice, rows, draws)
+    return reference.in_slices(of_slice, given)
 
 
-def score_matrix(formula: Formula, rows: TopK, draws: Draws, **options: Any) -> FloatArray:
+def score_matrix(given: KernelInput) -> FloatArray:
     """Score every class in every row (n, K); +inf for a class that is not listed."""
-    return rows.with_values(score_entries(formula, rows, draws, **options)[0]).to_dense(np.inf)
+    return given.rows.with_values(score_entries(given)[0]).to_dense(np.inf)
 
 
-def rank_matrix(rows: TopK, **options: Any) -> IntArray:
+def rank_matrix(given: KernelInput) -> IntArray:
     """Rank every class in every row (n, K); the last rank for a class that is not listed."""
-    _, ranks = score_entries(_PLAIN, rows, Draws(), **options)
-    return rows.with_values(ranks).to_dense(rows.n_classes)
+    rows = given.rows
+    return rows.with_values(score_entries(given)[1]).to_dense(rows.n_classes)
 
 
-def true_label_scores(
-    formula: Formula, rows: TopK, draws: Draws, labels: IntArray, **options: Any
-) -> FloatArray:
+def true_label_scores(given: KernelInput, labels: IntArray) -> FloatArray:
     """Score the labels; +inf for a label that is not listed."""
-    return rows.pick(score_entries(formula, rows, draws, **options)[0], labels, np.inf)
+    return given.rows.pick(score_entries(given)[0], labels, np.inf)
 
 
-def true_label_ranks(rows: TopK, labels: IntArray, **options: Any) -> IntArray:
+def true_label_ranks(given: KernelInput, labels: IntArray) -> IntArray:
     """Rank the labels; the last rank for a label that is not listed."""
-    return rows.pick(score_entries(_PLAIN, rows, Draws(), **options)[1], labels, rows.n_classes)
+    return given.rows.pick(score_entries(given)[1], labels, given.rows.n_classes)
 
 
-_PLAIN = Formula(True, lambda at: at.p)
-
-
-def _members(
-    formula: Formula, rows: TopK, draws: Draws, vectors: Any, keep_top: bool = False, **options: Any
-) -> list[Array]:
+def _members(given: KernelInput, vectors: Any, keep_top: bool = False) -> list[Array]:
     """Return, for each vector of thresholds, which entries are in the sets."""
-    scores, ranks = score_entries(formula, rows, draws, **options)
-    draw = np.repeat(row_numbers(rows, draws._replace(score_use=None))[1], np.diff(rows.starts))
+    rows, (scores, ranks) = given.rows, score_entries(given)
+    draw = row_numbers(rows, given.draws._replace(score_use=None))[1]
+    draw = np.repeat(draw, np.diff(rows.starts))
     members = [is_member(scores, each.of_classes(rows.classes), draw, ranks) for each in vectors]
     for inside in members if keep_top else ():
         inside[rows.top_entries()] = True
@@ -166,10 +158,10 @@ def _members(
 
 
 def prediction_sets(
-    formula: Formula, rows: TopK, draws: Draws, thresholds: Thresholds, **options: Any
+    given: KernelInput, thresholds: Thresholds, *, keep_top: bool
 ) -> tuple[IntArray, Array]:
     """Return the boundaries of the rows' classes, and these, the most probable first."""
-    [inside] = _members(formula, rows, draws, [thresholds], **options)
+    rows, [inside] = given.rows, _members(given, [thresholds], keep_top)
     entries = np.flatnonzero(inside)
     row_of_member = rows.row_of_entry[entries]
     order = np.lexsort((rows.classes[entries], -rows.values[entries], row_of_member))
@@ -177,16 +169,15 @@ def prediction_sets(
 
 
 def set_coverage(
-    formula: Formula,
-    rows: TopK,
-    draws: Draws,
+    given: KernelInput,
     labels: IntArray,
     thresholds: Thresholds,
+    *,
+    keep_top: bool,
     appearances: IntArray | None = None,
-    **options: Any,
 ) -> Coverage:
     """Evaluate the sets of labeled rows; add to `appearances` (K,) how many contain each class."""
-    [inside] = _members(formula, rows, draws, [thresholds], **options)
+    rows, [inside] = given.rows, _members(given, [thresholds], keep_top)
     if appearances is not None:
         appearances += np.bincount(rows.classes[inside], minlength=rows.n_classes)
     sizes = np.bincount(rows.row_of_entry[inside], minlength=len(rows))
@@ -194,11 +185,8 @@ def set_coverage(
     return Coverage(sizes, rows.pick(inside, labels, False), rows.argmax(axis=1), is_alone)
 
 
-def set_sizes(
-    formula: Formula, rows: TopK, draws: Draws, table: ThresholdTable, **options: Any
-) -> IntArray:
+def set_sizes(given: KernelInput, table: ThresholdTable) -> IntArray:
     """Count the sets' members under each vector of thresholds (n, T)."""
-    members = _members(formula, rows, draws, table, **options)
-    return np.stack(
-        [np.bincount(rows.row_of_entry[inside], minlength=len(rows)) for inside in members], axis=1
-    )
+    row_of_entry, n = given.rows.row_of_entry, len(given.rows)
+    members = _members(given, table)
+    return np.stack([np.bincount(row_of_entry[some], minlength=n) for some in members], axis=1)

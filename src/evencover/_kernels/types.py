@@ -76,6 +76,23 @@ class Formula(NamedTuple):
     native: Native | None = None
 
 
+def _probability(at: Position) -> FloatArray:
+    return at.p
+
+
+class KernelInput(NamedTuple):
+    """Rows, and how to score them; ranks need no formula."""
+
+    rows: Any  # (n, K), or `TopK`
+    formula: Formula = Formula(True, _probability)
+    draws: Draws = NO_DRAWS
+    logits: bool = False
+
+    def of_rows(self, some: slice) -> KernelInput:
+        draws = self.draws.of_rows(some.start, some.stop)
+        return self._replace(rows=self.rows[some], draws=draws)
+
+
 class Thresholds(NamedTuple):
     """Thresholds of a method: one per class, or a randomized pair.
 

@@ -69,16 +69,15 @@ class SetShares:
         label_scores: FloatArray,
         label_ranks: IntArray,
     ) -> None:
-        score, options = scoring.score, {"logits": scoring.logits}
-        use = int(RandomStream.SCORE) if score.is_random else None
+        use = int(RandomStream.SCORE) if scoring.score.is_random else None
         draws = Draws(int(scoring.random_state), use, None, keys)
+        given = scoring.kernel_input(sample, draws)
 
         def scores_of(rows: slice) -> FloatArray:
-            row_draws = draws.of_rows(rows.start, rows.stop)
-            return _kernels.score_matrix(score.kernel, sample[rows], row_draws, **options)
+            return _kernels.score_matrix(given.of_rows(rows))
 
         def ranks_of(rows: slice) -> FloatArray:
-            return _kernels.rank_matrix(sample[rows], **options).astype(np.float64)
+            return _kernels.rank_matrix(given.of_rows(rows)).astype(np.float64)
 
         self.labels = labels
         scores = _by_class(scores_of, *sample.shape)

@@ -86,20 +86,17 @@ class ScoreSample(NamedTuple):
         with_ranks: bool,
     ) -> ScoreSample:
         """Score every class in sampled rows (m, K), whose random numbers have these keys (m,)."""
-        n_classes, logits = rows.shape[1], scoring.logits
+        n_classes = rows.shape[1]
         draws = scoring.score.draws(scoring.random_state, keys, calibrating=True)
+        given = scoring.kernel_input(rows, draws)
         scores = np.empty(rows.shape, dtype=np.float32)
         ranks = np.empty(rows.shape, np.min_scalar_type(n_classes)) if with_ranks else None
         step = max(1, NUMBERS_AT_ONCE // n_classes)
         for first in range(0, len(labels), step):
             some = slice(first, min(first + step, len(labels)))
-            part, of_part = rows[some], draws.of_rows(some.start, some.stop)
-            computed = _kernels.score_matrix(
-                scoring.score.base.kernel, part, of_part, logits=logits
-            )
-            scores[some] = _rounded_down(computed)
+            scores[some] = _rounded_down(_kernels.score_matrix(given.of_rows(some)))
             if ranks is not None:
-                ranks[some] = _kernels.rank_matrix(part, logits=logits)
+                ranks[some] = _kernels.rank_matrix(given.of_rows(some))
         return cls(labels, scores, ranks)
 
     def caps(self, max_share: Any, thresholds: Thresholds) -> Caps:

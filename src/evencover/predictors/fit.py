@@ -229,12 +229,10 @@ class Fit:
         scoring, rows, groups = self.rule.scoring.for_input(logits), block.rows, self.groups
         is_listed, is_exact = isinstance(rows, TopK), self.method.exact
         if groups is not None and not is_listed and scoring.score.base is scoring.score:
-            draws = scoring.draws(block, exact=is_exact)
+            given = scoring.kernel_input(rows, scoring.draws(block, exact=is_exact))
             calibration = (groups.scores.scores, groups.scores.offsets, groups.of_class)
             with scoring.checking(block):
-                return _kernels.p_values(
-                    scoring.score.kernel, rows, draws, *calibration, logits=scoring.logits
-                )
+                return _kernels.p_values(given, *calibration)
         compute = partial(self.method._p_values, self) if groups is None else groups.p_values
         own_share = np.ones(len(rows))
         if is_exact:  # a row itself counts at random

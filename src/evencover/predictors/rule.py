@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evencover import _kernels
-from evencover._kernels import NO_DRAWS, BadRow, Coverage, Draws, Position
+from evencover._kernels import NO_DRAWS, BadRow, Coverage, Draws, KernelInput, Position
 from evencover._kernels.reference import FIXED_POINT, SLICE_ELEMENTS, probabilities
 from evencover._kernels.topk import divided
 from evencover.answers import NO_NODE, REVIEW, Answers, Levels
@@ -75,6 +75,10 @@ class BoundScore:
                 "{'logits': rows} (--logits on the command line)."
             )
 
+    def kernel_input(self, rows: Any, draws: Draws = NO_DRAWS) -> KernelInput:
+        """Return rows as kernels take them, for base scores."""
+        return KernelInput(rows, self.score.base.kernel, draws, self.logits)
+
     def draws(self, block: Block, **purpose: bool) -> Draws:
         """Describe the random numbers of a block's rows."""
         return self.score.draws(self.random_state, block.ids, block.start, **purpose)
@@ -89,13 +93,13 @@ class BoundScore:
         assert block.labels is not None
         draws = self.draws(block, calibrating=calibrating)
         with self.checking(block):
-            return _kernels.true_label_scores(
-                self.score.base.kernel, block.rows, draws, block.known_labels, logits=self.logits
-            )
+            given = self.kernel_input(block.rows, draws)
+            return _kernels.true_label_scores(given, block.known_labels)
 
     def top_scores(self, rows: Array, top_classes: IntArray) -> FloatArray:
         """Compute softmax scores of the most probable classes (n,), whatever the score."""
-        return _kernels.true_label_scores(SOFTMAX, rows, NO_DRAWS, top_classes, logits=self.logits)
+        given = KernelInput(rows, SOFTMAX, logits=self.logits)
+        return _kernels.true_label_scores(given, top_classes)
 
     def probabilities(self, rows: Array, indices: IntArray, classes: Array) -> FloatArray:
         """Return the probability of each of these classes in the row at its ascending index."""
@@ -165,22 +169,18 @@ class BoundScore:
         """Compute ranks of the true labels (n,)."""
         assert block.labels is not None
         with self.checking(block):
-            return _kernels.true_label_ranks(block.rows, block.known_labels, logits=self.logits)
+            return _kernels.true_label_ranks(self.kernel_input(block.rows), block.known_labels)
 
     def matrix(self, block: Block, draws: Draws) -> FloatArray:
         """Compute scores of every class (n, K)."""
         with self.checking(block):
-            scores = _kernels.score_matrix(
-                self.score.base.kernel, block.rows, draws, logits=self.logits
-            )
+            scores = _kernels.score_matrix(self.kernel_input(block.rows, draws))
         return self.score.from_base(scores, np.arange(scores.shape[1]))
 
     def entries(self, block: Block, draws: Draws) -> tuple[FloatArray, IntArray]:
         """Compute scores and ranks of all listed classes of top-k rows."""
         with self.checking(block):
-            scores, ranks = _kernels.score_entries(
-                self.score.base.kernel, block.rows, draws, logits=self.logits
-            )
+            scores, ranks = _kernels.score_entries(self.kernel_input(block.rows, draws))
         return self.score.from_base(scores, block.rows.classes), ranks
 
 
@@ -311,13 +311,12 @@ class SetRule:
         """The kernel with everything but the rows."""
         scoring = self.scoring
         draws = scoring.score.draws(scoring.random_state, None, exact=self.is_randomized)
-        return _kernels.ready_sets(
-            scoring.score.base.kernel, draws, self.thresholds, **self._options
-        )
+        given = scoring.kernel_input(None, draws)
+        return _kernels.ready_sets(given, self.thresholds, keep_top=self.keep_top)
 
-    @property
-    def _options(self) -> dict[str, Any]:
-        return {"keep_top": self.keep_top, "logits": self.scoring.logits}
+    def _kernel_input(self, block: Block) -> KernelInput:
+        draws = self.scoring.draws(block, exact=self.is_randomized)
+        return self.scoring.kernel_input(block.rows, draws)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is made ready, which stays in this process."""
@@ -325,10 +324,10 @@ class SetRule:
 
     def sets(self, block: Block) -> PredictionSets:
         """Compute the prediction set of each row, the most probable class first."""
-        kernel, draws = self.scoring.score.base.kernel, self._draws(block)
+        given = self._kernel_input(block)
         with self.scoring.checking(block):
             starts, classes = _kernels.prediction_sets(
-                kernel, block.rows, draws, self.thresholds, **self._options
+                given, self.thresholds, keep_top=self.keep_top
             )
             return self._with_accepted(starts, classes, block.rows)
 
@@ -337,13 +336,11 @@ class SetRule:
         assert block.labels is not None
         with self.scoring.checking(block):
             return _kernels.set_coverage(
-                self.scoring.score.base.kernel,
-                block.rows,
-                self._draws(block),
+                self._kernel_input(block),
                 block.known_labels,
                 self.thresholds,
+                keep_top=self.keep_top,
                 appearances=appearances,
-                **self._options,
             )
 
     def counts(self, block: Block) -> EvaluationCounts:
@@ -356,6 +353,3 @@ class SetRule:
         tally = Tally.of_coverage(block.labels, coverage, appearances, *answers)
         confusions = Confusions.of(block.labels, coverage.top_classes, n_classes)
         return EvaluationCounts(tally._replace(listed=listed_labels(block)), confusions)
-
-    def _draws(self, block: Block) -> Draws:
-        return self.scoring.draws(block, exact=self.is_randomized)
