@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from cli.running import refused, succeeded
 from one_door.material import best, fitted, simulated, state_of, write_cells
@@ -113,6 +114,16 @@ def test_timm_with_lists_in_json():
     assert source.labels.tolist() == table.labels.tolist()
     records = stored("timm_best_3.json")
     assert dense(source)[0] == pytest.approx(paired(list(records.values()), "index", "prob")[0])
+
+
+@pytest.mark.parametrize("how", [{"orient": "split", "index": False}, {"orient": "split"}])
+def test_timm_with_columns_or_lines_in_json(tmp_path, how):
+    table = pd.DataFrame(stored("timm_best_3.json")).T
+    expected = as_source(FOLDER / "timm_best_3.json")
+    table.to_json(tmp_path / "p.json", **how)
+    assert dense(as_source(tmp_path / "p.json")) == dense(expected)
+    table.to_json(tmp_path / "p.json", orient="records", lines=True)
+    assert dense(as_source(tmp_path / "p.json")) == dense(expected)
 
 
 @pytest.mark.parametrize("classes", ["classes", "labels", "names"])

@@ -173,25 +173,24 @@ def choose(
     reject_detections(kinds, owner)
     is_of_model = keys.probabilities is None and bool(keys.classes)
     is_of_model = is_of_model and {*map(kinds.get, keys.classes)} <= {"float", "integer"}
-    label, ids = choose_keys(columns, keys, owner, without=keys.classes if is_of_model else ())
+    classes = keys.classes if is_of_model else frozenset[str]()
+    label, ids = choose_keys(columns, keys, owner, without=classes)
     others = [column for column in columns if column.name not in (label, ids)]
     list_column = None if is_of_model else _list_column(others, keys, owner)
-    numbers, left_out, integers, guessed = list[str](), dict[str, str](), list[str](), list[str]()
+    numbers, left_out, guessed = list[str](), dict[str, str](), list[str]()
     for name, kind in others:
         if list_column is not None:
-            is_class, reason = name == list_column, _REASONS.get(kind, "not the list of numbers")
-        elif is_of_model and name in keys.classes:
-            is_class, reason = True, ""
+            reason = "" if name == list_column else _REASONS.get(kind, "not the list of numbers")
         else:
-            is_class, reason = _is_class(name, kind, keys, index, owner)
-            is_certain = name == index or reason in (_AN_INDEX, _A_RESERVED_NAME)
-            if keys.probabilities is None and not is_of_model and not is_class:
-                guessed += [name] * (not is_certain or (kind == "float" and name != index))
-        if is_class:
+            reason = "" if name in classes else _reason(name, kind, keys, index, owner)
+        if not reason:
             numbers.append(name)
-        else:
-            left_out[name] = reason
-            integers += [name] * (reason == _REASONS["integer"])
+            continue
+        left_out[name] = reason
+        is_certain = reason in (_AN_INDEX, _A_RESERVED_NAME) and (kind != "float" or name == index)
+        if list_column is keys.probabilities is None and not is_of_model and not is_certain:
+            guessed.append(name)
+    integers = [name for name, reason in left_out.items() if reason == _REASONS["integer"]]
     if list_column is None and not keys.classes.issuperset(integers):
         raise InputError(
             f"Columns of integers must have a stated use in {owner}, because they may be classes, "
@@ -208,10 +207,10 @@ def choose(
         class_names = checked_names(numbers, len(numbers), f"The columns of {owner}")
     if left_out and list_column is None and len(numbers) > 1:
         texts = [f"{name!r} ({reason})" for name, reason in left_out.items()]
-        hint = ""
-        if keys.probabilities is None and "float" in map(kinds.get, left_out):
-            hint = "; if they are classes, use probabilities_key='*' (--probabilities-key)"
-        warn_caller(f"Ignored non-class columns of {owner}: {listed(texts, 5)}{hint}.")
+        hint = "; if they are classes, use probabilities_key='*' (--probabilities-key)"
+        is_hint = keys.probabilities is None and "float" in map(kinds.get, left_out)
+        what = f"Ignored non-class columns of {owner}: {listed(texts, 5)}"
+        warn_caller(f"{what}{hint if is_hint else ''}.")
     some = ", ".join(numbers[:4]) + (", ..." if len(numbers) > 4 else "")
     used = {"numbers": some if len(numbers) == 1 else f"{len(numbers)} columns: {some}"}
     used |= ({} if label is None else {"labels": label}) | ({} if ids is None else {"ids": ids})
@@ -271,20 +270,18 @@ def is_reserved(name: str) -> bool:
     return _RESERVED.fullmatch(" ".join(words)) is not None
 
 
-def _is_class(name: str, kind: Kind, keys: Keys, index: str | None, owner: str) -> tuple[bool, str]:
-    """Return whether a column is a class, and why it is not."""
+def _reason(name: str, kind: Kind, keys: Keys, index: str | None, owner: str) -> str:
+    """Return why a column is no class, or nothing if it is one."""
     pattern = keys.probabilities
     if pattern is not None:
         if fnmatchcase(name, pattern.removeprefix("!")) == pattern.startswith("!"):
-            return False, "not asked for"
+            return "not asked for"
         if kind not in ("float", "integer"):
             raise InputError(f"'probabilities_key' must name numbers. Got {name!r} in {owner}.")
-        return True, ""
+        return ""
     if name == index or INDEX_NAME.fullmatch(name):
-        return False, _AN_INDEX
-    if is_reserved(name):
-        return False, _A_RESERVED_NAME
-    return kind == "float", _REASONS.get(kind, "")
+        return _AN_INDEX
+    return _A_RESERVED_NAME if is_reserved(name) else _REASONS.get(kind, "")
 
 
 def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputError:

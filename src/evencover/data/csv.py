@@ -16,14 +16,7 @@ import numpy as np
 from evencover.arrays import Array, to_numpy
 from evencover.arrow import Kind, import_pyarrow
 from evencover.classes import integers_if_all, is_integer_text
-from evencover.data.columns import (
-    ID_KEYS,
-    INDEX_NAME,
-    LABEL_KEYS,
-    Column,
-    Keys,
-    is_reserved,
-)
+from evencover.data.columns import ID_KEYS, INDEX_NAME, LABEL_KEYS, Column, Keys, is_reserved
 from evencover.data.location import Identity, Location
 from evencover.data.tables import FileTable
 from evencover.errors import InputError, listed

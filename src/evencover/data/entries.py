@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,24 +42,28 @@ def of_table(table: Table, keys: Keys) -> Contents:
     """Read a table: lists of top classes, a list column of numbers, or one column per class."""
     lists = find_lists(table.columns, keys, table.name)
     if lists is not None:
-        return top_k_contents(table, lists, keys)
-    layout = choose(table.columns, keys, table.name, named=table.has_names, index=table.index)
+        used = {*lists.classes, *lists.scores}
+        others = [column for column in table.columns if column.name not in used]
+        label, ids = choose_keys(others, keys, table.name)
+        uses = {"numbers": "listed classes", "labels": label, "ids": ids}
+        columns = ColumnUses({use: key for use, key in uses.items() if key is not None})
+    else:
+        layout = choose(table.columns, keys, table.name, named=table.has_names, index=table.index)
+        label, ids, columns = layout.label, layout.ids, layout.columns
+    about: dict[str, Any] = {"columns": columns}
+    if label is not None and keys.read_labels:
+        about["labels"] = Labels(table.column(label))
+    if ids is not None and keys.read_ids:
+        about["ids"] = table.read([ids])[0]
+    if lists is not None:
+        return contents_of(_read_lists(table, lists), table.name, **about)
     reader, names = table.rows(layout.numbers, is_list=layout.is_list), layout.class_names
     if reader.n_rows and reader.n_classes < 2:
         raise InputError(f"{table.name} must have at least 2 classes. Got {reader.n_classes}.")
     if layout.is_list and table.class_names is not None and reader.n_classes:
         stored = json.loads(table.class_names)
         names = checked_names(stored, reader.n_classes, f"{NAMES_KEY} in {table.name}")
-    label = layout.label if keys.read_labels else None
-    ids = layout.ids if keys.read_ids else None
-    return Contents(
-        reader=reader,
-        class_names=names,
-        logits=layout.logits,
-        labels=None if label is None else Labels(table.column(label)),
-        ids=None if ids is None else table.read([ids])[0],
-        columns=layout.columns,
-    )
+    return Contents(reader=reader, class_names=names, logits=layout.logits, **about)
 
 
 class Entries(NamedTuple):
@@ -120,22 +125,6 @@ def _by_rank(names: Iterable[re.Match[str]], owner: str) -> Lists | None:
     return Lists(*(tuple(kinds[kind][rank] for rank in ranks) for kind in (class_kind, "prob")))
 
 
-def top_k_contents(table: Table, lists: Lists, keys: Keys) -> Contents:
-    """Read the lists of a table, its labels and its ids."""
-    used = {*lists.classes, *lists.scores}
-    others = [column for column in table.columns if column.name not in used]
-    label, ids = choose_keys(others, keys, table.name)
-    label, ids = label if keys.read_labels else None, ids if keys.read_ids else None
-    uses = {"numbers": "listed classes", "labels": label, "ids": ids}
-    return contents_of(
-        _read_lists(table, lists),
-        table.name,
-        labels=None if label is None else Labels(table.column(label)),
-        ids=None if ids is None else table.read([ids])[0],
-        columns=ColumnUses({use: key for use, key in uses.items() if key is not None}),
-    )
-
-
 def contents_of(
     entries: Entries,
     owner: str,
@@ -149,7 +138,10 @@ def contents_of(
     """
     is_open, classes = n_classes is None, entries.classes
     if classes.dtype.kind in "OUT":
-        _reject_blank(classes, entries.starts, owner)
+        is_blank = classes == ""
+        if is_blank.any():
+            row = _row_of(entries.starts, int(is_blank.argmax()))
+            raise InputError(f"Every entry of {owner} must name its class. Got none in row {row}.")
         texts, classes = np.unique(classes.astype(object), return_inverse=True)
         class_names = checked_names(texts.tolist(), len(texts), f"The classes of {owner}")
         n_classes = len(texts)
@@ -164,13 +156,6 @@ def contents_of(
         logits=False,
         **about,
     )
-
-
-def _reject_blank(names: Array, starts: IntArray, owner: str) -> None:
-    is_blank = names == ""
-    if is_blank.any():
-        row = int(np.searchsorted(starts, is_blank.argmax(), side="right")) - 1
-        raise InputError(f"Every entry of {owner} must name its class. Got none in row {row}.")
 
 
 # ---- lists ---------------------------------------------------------------------------------------
@@ -196,45 +181,40 @@ def _read_lists(table: Table, lists: Lists) -> Entries:
 
 def _of_lists(columns: Sequence[Sequence[Any]], lists: Lists, owner: str) -> Entries:
     """Concatenate lists in memory, after a look at every entry."""
-    key, sizes = lists.classes[0], list[int]()
-    labels, scores = list[Any](), list[Any]()
-    for row, (first, second) in enumerate(zip(columns[0], columns[-1], strict=True)):
-        for part in (first, second):
+    key, entries, starts = lists.classes[0], list[tuple[Any, Any]](), [0]
+    for row, parts in enumerate(zip(columns[0], columns[-1], strict=True)):
+        for part in parts:
             if not isinstance(part, list | tuple | np.ndarray):
                 raise _no_entry(owner, row, part)
+        classes, scores = (x.tolist() if isinstance(x, np.ndarray) else x for x in parts)
         if lists.classes == lists.scores:
-            for entry in first:
+            for entry in classes:
                 keys = entry_keys(entry) if isinstance(entry, Mapping) else None
                 if keys is None:
                     raise _no_entry(owner, row, entry)
                 key = keys[0]
-                labels.append(entry[key])
-                scores.append(entry[keys[1]])
+                entries.append((entry[key], entry[keys[1]]))
         else:
-            _reject_lengths(len(first), len(second), row, owner)
-            labels += to_numpy(first).tolist() if isinstance(first, np.ndarray) else first
-            scores += to_numpy(second).tolist() if isinstance(second, np.ndarray) else second
-        sizes.append(len(first))
-    starts = np.cumsum([0, *sizes])
-    for values, types in ((labels, (str, int)), (scores, (int, float))):
-        found = set(map(type, values))
-        if not found <= set(types) or (values is labels and len(found) > 1):
-            first_type = type(values[0]) if type(values[0]) in types else types[0]
-            is_wrong = [
-                type(v) not in types or (values is labels and type(v) is not first_type)
-                for v in values
-            ]
-            entry = is_wrong.index(True)
-            row = int(np.searchsorted(starts, entry, side="right")) - 1
-            raise _no_entry(owner, row, values[entry])
-    is_index = set(map(type, labels)) <= {int}
+            _reject_lengths(len(classes), len(scores), row, owner)
+            entries += zip(classes, scores, strict=True)
+        starts.append(len(entries))
+    is_index = bool(entries) and type(entries[0][0]) is int
+    for number, (label, score) in enumerate(entries):
+        is_label = type(label) is (int if is_index else str)
+        if not is_label or type(score) not in (int, float):
+            raise _no_entry(owner, _row_of(starts, number), score if is_label else label)
+    labels, scores = zip(*entries, strict=True) if entries else ((), ())
     try:
-        classes = np.array(labels, dtype=np.int64 if is_index else object)
+        indices = np.array(labels, dtype=np.int64 if is_index or not entries else object)
     except OverflowError:
         raise InputError(
             f"Class indices of {owner} must be below 2^63. Got a larger one."
         ) from None
-    return Entries(starts, classes, np.array(scores, dtype=np.float64), key in INDEX_KEYS)
+    return Entries(np.array(starts), indices, np.array(scores, np.float64), key in INDEX_KEYS)
+
+
+def _row_of(starts: Sequence[int] | IntArray, entry: int) -> int:
+    return int(np.searchsorted(starts, entry, side="right")) - 1
 
 
 def _no_entry(owner: str, row: int, found: Any) -> InputError:
@@ -298,7 +278,7 @@ def _reject_nulls(cells: Any, problem: str, starts: IntArray | None = None) -> N
     """Raise if an Arrow array has a null; `starts` are those of the rows if it has entries."""
     if cells.null_count:
         entry = int(to_numpy(cells.is_null()).argmax())
-        row = entry if starts is None else int(np.searchsorted(starts, entry, side="right")) - 1
+        row = entry if starts is None else _row_of(starts, entry)
         raise InputError(f"{problem} in row {row}.")
 
 
@@ -334,15 +314,11 @@ def joined_files(files: Sequence[Contents], name: str) -> list[Contents]:
     names = tuple(sorted(texts)) or None
     index = {text: number for number, text in enumerate(names or ())}
     n_classes = len(index) or max(file.reader.n_classes for file in files)
-    parts = []
+    joined = []
     for file in files:
         rows: TopK = file.reader.rows  # type: ignore[attr-defined]
         new = [index[text] for text in file.class_names or ()] or range(rows.n_classes)
-        parts.append(rows.renumbered(np.array(new, dtype=np.int64), n_classes))
-    alike = [
-        read_array(part, name=file.reader.name) for part, file in zip(parts, files, strict=True)
-    ]
-    return [
-        Contents(**(vars(file) | {"reader": reader, "class_names": names}))
-        for file, reader in zip(files, alike, strict=True)
-    ]
+        rows = rows.renumbered(np.array(new, dtype=np.int64), n_classes)
+        reader = read_array(rows, name=file.reader.name)
+        joined.append(replace(file, reader=reader, class_names=names))
+    return joined

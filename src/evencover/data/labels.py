@@ -20,8 +20,8 @@ from evencover.data.arrays import LazyArrays, whole
 from evencover.data.columns import ID_KEYS, LABEL_KEYS, NAMES_KEY, SAVED_INDEX
 from evencover.data.csv import DELIMITERS, ONLY_COLUMN
 from evencover.data.formats import ARRAYS, TABLES, array_format
-from evencover.data.frames import FrameTable, is_frame
 from evencover.data.location import Location, RemoteFile, as_location, expand, reading
+from evencover.data.memory import FrameTable, is_frame
 from evencover.data.source import Contents, Labels, Matching
 from evencover.data.tables import Table
 from evencover.errors import InputError, listed, warn_caller

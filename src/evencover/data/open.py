@@ -15,7 +15,6 @@ from evencover.data.arrays import open_array_file
 from evencover.data.columns import USUAL, Keys
 from evencover.data.entries import joined_files, of_table
 from evencover.data.formats import ARRAYS, TABLES, array_format
-from evencover.data.frames import is_frame
 from evencover.data.labels import (
     AnyPath,
     class_names_from_file,
@@ -24,14 +23,15 @@ from evencover.data.labels import (
     separate_labels,
 )
 from evencover.data.location import Location, as_location, existing_file, expand, reading
-from evencover.data.readers import ConcatenatedReader
-from evencover.data.source import Contents, Expected, Labels, Source
-from evencover.data.streams import (
+from evencover.data.memory import (
     in_memory,
+    is_frame,
     is_trainer_output,
     read_stream,
     rows_and_labels,
 )
+from evencover.data.readers import ConcatenatedReader
+from evencover.data.source import Contents, Expected, Labels, Source
 from evencover.data.tools import are_records, table_of_rows
 from evencover.errors import InputError, listed
 from evencover.ids import id_values

@@ -13,12 +13,7 @@ import numpy as np
 
 from evencover.arrays import Array, to_numpy
 from evencover.arrow import LIST_KINDS, Kind, import_pyarrow
-from evencover.data.columns import (
-    PROBABILITY_KEYS,
-    Column,
-    Keys,
-    entry_keys,
-)
+from evencover.data.columns import PROBABILITY_KEYS, Column, Keys, entry_keys
 from evencover.data.csv import N_SAMPLED, ONLY_COLUMN, is_kept, no_numbers
 from evencover.data.location import Location
 from evencover.data.tables import LIST_ELEMENTS, FileTable

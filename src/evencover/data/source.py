@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -383,23 +384,16 @@ class Source:
             elif self.class_of_column is not None:
                 rows = rows[:, self._column_of_class]
             part = slice(start, start + len(rows))
-            labels, ids = self.labels, self.keys
-            if self.reader.n_rows is None:
-                self._require_one_per_row(part.stop)
-            elif part.stop > self.reader.n_rows:
-                raise self._changed(part.stop)
+            self._check_number(part.stop)
 
             def row_name(row: int, first: int = start) -> str:
                 return self.reader.row_name(first + row)
 
-            if labels is not None:
-                labels = labels[part].astype(np.int64)
-            elif self.reader.has_labels:
-                assert raw.labels is not None
+            labels = None if self.labels is None else self.labels[part].astype(np.int64)
+            if raw.labels is not None:
                 labels = self._class_indices(raw.labels, len(rows), row_name)
-            if ids is not None:
-                ids = ids[part]
-            elif self.reader.has_ids:
+            ids = None if self.keys is None else self.keys[part]
+            if raw.ids is not None and self.reader.has_ids:
                 ids = id_keys(raw.ids, len(rows), row_name)
             yield Block(self.offset + start, rows, labels, ids, self)
             start = part.stop
@@ -407,18 +401,16 @@ class Source:
             labels = np.zeros(0, dtype=np.int64) if self.has_labels else None
             no_rows = np.zeros((0, self.n_classes), dtype=np.float32)
             yield Block(self.offset, no_rows, labels, self.keys, self)
-        if self.reader.n_rows is None:
-            self._require_one_per_row(start, is_end=True)
-        elif start != self.reader.n_rows:
-            raise self._changed(start)
+        self._check_number(start, is_end=True)
 
-    def _changed(self, n_rows: int) -> InputError:
-        return InputError(
-            f"{self.name} must have the {self.n_rows} rows it had when it was opened. "
-            f"Got {n_rows}; it has changed since."
-        )
-
-    def _require_one_per_row(self, n_rows: int, *, is_end: bool = False) -> None:
+    def _check_number(self, n_rows: int, *, is_end: bool = False) -> None:
+        """Raise if these are not as many rows as at the opening, or as labels and ids."""
+        n_opened = self.reader.n_rows
+        if n_opened is not None and (n_rows > n_opened or (is_end and n_rows < n_opened)):
+            raise InputError(
+                f"{self.name} must have the {n_opened} rows it had when it was opened. "
+                f"Got {n_rows}; it has changed since."
+            )
         for name, column in (("labels", self.labels), ("ids", self.keys)):
             if column is not None and (len(column) < n_rows or (is_end and len(column) > n_rows)):
                 raise InputError(
@@ -434,13 +426,11 @@ class Source:
         readers = self.reader.split()
         if readers is None:
             return None
-        parts, start = list[Source](), 0
-        for reader in readers:
-            assert reader.n_rows is not None
-            rows = slice(start, start + reader.n_rows)
-            parts.append(self._part(reader, rows))
-            start = rows.stop
-        return parts
+        starts = accumulate((reader.n_rows or 0 for reader in readers), initial=0)
+        return [
+            self._part(reader, slice(*rows))
+            for reader, rows in zip(readers, pairwise(starts), strict=True)
+        ]
 
     def part_of_block(self, block: Block, reader: Reader) -> Source:
         """Return a source for rows of a block that `reader` holds."""

@@ -14,19 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from evencover.arrays import Array
-from evencover.arrow import (
-    arrow_kind,
-    import_pyarrow,
-    is_list,
-    matrix_from_arrow,
-    saved_index,
-)
-from evencover.data.columns import (
-    NAMES_KEY,
-    Column,
-    Keys,
-    entry_keys,
-)
+from evencover.arrow import arrow_kind, import_pyarrow, is_list, matrix_from_arrow, saved_index
+from evencover.data.columns import NAMES_KEY, Column, Keys, entry_keys
 from evencover.data.location import Identity, Location, file_identity, reading
 from evencover.data.readers import RawBlock, Reader, rows_per_block, rows_per_part, slices
 from evencover.sizes import at_once
@@ -121,10 +110,10 @@ class TableReader(Reader):
     pieces: range
 
     def row_blocks(self) -> Iterator[RawBlock]:
-        """Read the pieces as blocks; small ones on threads."""
+        """Read the pieces as blocks; small ones of lists on threads, as Arrow reads columns."""
         most_rows = max(self.table.piece_rows[self.pieces.start : self.pieces.stop], default=0)
         with reading(self.table.location, self.table.identity):
-            read = self.table.piece_reader(self.numbers)
+            read = self.table.piece_reader(self.numbers) if self.is_list else None
             if read is None or most_rows * self.n_classes > WHOLE_ELEMENTS:
                 matrices = self._in_order()
             else:

@@ -5,12 +5,13 @@ A rule is a function of a document that returns its records, or None for another
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from evencover.data.columns import Keys, entry_keys
 from evencover.data.location import Location, as_location, reading
-from evencover.data.records import RecordTable, is_entries, lists_classes, parse_json
+from evencover.data.records import RecordTable, is_entries, json_lines, lists_classes, parse_json
 from evencover.errors import InputError
 
 Records = list[Any] | None
@@ -36,11 +37,12 @@ def table_by_id(document: Any) -> Records:
 
 
 def table_by_column(document: Any) -> Records:
-    """Return the records of {columns, index, data}, as timm and pandas (orient="split") do."""
-    if not isinstance(document, Mapping) or document.keys() != {"columns", "index", "data"}:
+    """Return the records of {columns, data}, as timm and pandas (orient="split") write them."""
+    if not isinstance(document, Mapping) or document.keys() - {"index"} != {"columns", "data"}:
         return None
-    rows = zip(document["index"], document["data"], strict=True)
-    return [{"id": i, **dict(zip(document["columns"], row, strict=True))} for i, row in rows]
+    found = [dict(zip(document["columns"], row, strict=True)) for row in document["data"]]
+    ids = document.get("index")
+    return found if ids is None else [{"id": i, **row} for i, row in zip(ids, found, strict=True)]
 
 
 def one_row(document: Any) -> Records:
@@ -87,9 +89,15 @@ def records_of(document: Any, owner: str) -> list[Any]:
 
 
 def read_document(location: Location) -> Any:
-    """Parse a JSON file."""
+    """Parse a JSON file; timm gives its JSON lines the same extension."""
     with location.open("rb") as file:
-        return parse_json(file.read(), f"'{location}'")
+        text = file.read()
+    try:
+        return parse_json(text, f"'{location}'")
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data":
+            raise
+    return list(json_lines(location))
 
 
 def records_of_file(location: Location) -> Iterator[Any]:
