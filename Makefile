@@ -11,7 +11,7 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
 # Always write bytecode: tests start hundreds of processes, and each would compile the package.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup demo lint test test-deep test-oldest audit bench evidence docs wheels clean
+.PHONY: setup demo lint test test-deep test-oldest audit bench evidence docs wheels release clean
 
 setup: $(VENV)/.ready
 
@@ -87,6 +87,10 @@ docs: $(VENV)/.ready-dev  ## build the site in docs/_build; runs every tutorial
 
 wheels:  ## build wheels and test them without a compiler
 	$(PYTHON) scripts/build_wheels.py
+
+release:  ## build wheels, if the numbers of README and site are those of the present code
+	$(MAKE) evidence CHECK=1
+	$(MAKE) wheels
 
 clean:
 	rm -rf $(VENV) .cache build dist docs/_build docs/api docs/commands docs/studies docs/tutorials

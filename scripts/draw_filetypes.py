@@ -52,7 +52,7 @@ def main() -> None:
     write_text("filetypes.md", caption(cells, standard, pooled, len(labels)))
     noise = [standard_error(report.class_coverage[types], tested[types]) for report in reports]
     by_default = [measure(method, *data, keep_top=True) for method in methods]
-    write_text("filetypes_notes.md", notes(np.max(noise), by_default, types[:2], names))
+    write_text("filetypes_notes.md", notes(np.max(noise), reports, by_default, types[:2], names))
     write_table("filetypes_data.csv", properties(probabilities, labels, development.sum()))
     write_pictures("filetypes", lambda ink: draw(names[types], standard, pooled, types, ink))
 
@@ -75,18 +75,17 @@ def caption(cells: Any, standard: CoverageReport, pooled: CoverageReport, n_file
     """Describe the picture: the two types that one threshold covers least, and the price."""
     (first, _, low, high), (second, _, low_too, high_too), *_ = cells
     return (
-        f"*Magika, Google's model of file types, on {n_files:,} files:* `{first}` rises from {low} "
-        f"to {high} and `{second}` from {low_too} to\n{high_too}, for {pooled.avg_size:.2f} labels "
-        f"per set instead of {standard.avg_size:.2f}. Overall coverage is "
-        f"{percent(standard.marginal_coverage)} with one threshold and\n"
-        f"{percent(pooled.marginal_coverage)} with evencover. These are the {len(cells)} types "
-        f"that one threshold covers least on half of the rows,\namong those with over "
-        f"{LEAST_FILES} files; the picture shows the other half. Sets may be empty here."
+        f"*Magika on {n_files:,} files:* `{first}` rises from {low} to {high}, `{second}` from "
+        f"{low_too} to {high_too}, for {pooled.avg_size:.2f} labels per set instead of\n"
+        f"{standard.avg_size:.2f} (empty sets allowed). The {len(cells)} types with over "
+        f"{LEAST_FILES} files that one threshold covers least; half of\nthe files chose them, the "
+        "other is shown."
     )
 
 
-def notes(noise: float, by_default: Any, types: Any, names: Any) -> str:
-    """State the noise, and the same comparison with the most probable type in every set."""
+def notes(noise: float, reports: Any, by_default: Any, types: Any, names: Any) -> str:
+    """State noise and overall coverage, and both if every set has the most probable type."""
+    overall = [percent(report.marginal_coverage) for report in reports]
     standard, pooled = by_default
     of_types = [
         f"{percent(standard.class_coverage[one])} and {percent(pooled.class_coverage[one])} of "
@@ -95,11 +94,12 @@ def notes(noise: float, by_default: Any, types: Any, names: Any) -> str:
     ]
     return (
         f"The standard error of a coverage in the table is at most {100 * noise:.1f} points: "
-        f"sqrt(p (1 - p) / n) for n files of the type.\nBy default, every set also contains the "
-        f"most probable type (`keep_top`). Then one threshold covers "
-        f"{percent(standard.marginal_coverage)} of all files with {standard.avg_size:.2f}\nlabels "
-        f"per set and POOLED {percent(pooled.marginal_coverage)} with {pooled.avg_size:.2f}; they "
-        f"cover {' and '.join(of_types)}."
+        "sqrt(p (1 - p) / n) for n files of the type.\n"
+        f"Over all types, one threshold covers {overall[0]} of the files and POOLED {overall[1]}. "
+        "By default, every set also\ncontains the most probable type (`keep_top`). Then one "
+        f"threshold covers {percent(standard.marginal_coverage)} of all files with\n"
+        f"{standard.avg_size:.2f} labels per set and POOLED {percent(pooled.marginal_coverage)} "
+        f"with {pooled.avg_size:.2f}; they cover {' and '.join(of_types)}."
     )
 
 

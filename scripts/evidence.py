@@ -117,6 +117,7 @@ STEPS = {
         "scripts/paper_study.py",
         (
             "evidence/languages_grid.csv",
+            "images/study/heatmap.png",
             "images/study/languages-classes.png",
             "images/study/languages.png",
         ),

@@ -1,12 +1,14 @@
 """Run the paper's study on the bundled languages, for docs/research/paper_study.md.
 
-python scripts/paper_study.py    writes docs/evidence/languages_grid.csv, and languages.png and
-                                 languages-classes.png in docs/images/study
+python scripts/paper_study.py    writes docs/evidence/languages_grid.csv, and languages.png,
+                                 languages-classes.png and a heat map in docs/images/study
+
+The grids are those of `evencover experiment run languages` and `... heatmap`, the second one with
+two sizes and the softmax score only.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import warnings
 
@@ -15,27 +17,22 @@ from evidence_output import IMAGES, PLAIN, write_table
 
 from evencover import EvencoverWarning
 from evencover.experiments import Grid, make_table, run
-from evencover.experiments.figures import write_figures
+from evencover.experiments.figures import draw_heatmap, write_figures
+from evencover.scores import Softmax
 
 
 def main() -> None:
-    """Run the grid, write the table, draw the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--repetitions", type=int, default=10)
-    options = parser.parse_args()
+    """Run the grids, write the table, draw the figures."""
     warnings.simplefilter("ignore", EvencoverWarning)
-    grid = Grid(
-        title="The paper's study on 505 languages",
-        datasets=["languages"],
-        methods=["standard", "classwise", "clustered", "pooled"],
-        n_avg=[5, 10, 20, 30],
-        repetitions=options.repetitions,
-    )
-    results = run(grid)
+    results = run(Grid.from_toml("languages"))
     rows = csv.reader(make_table(results, "csv").splitlines())
     write_table("languages_grid.csv", [row[1:] for row in rows])  # without the data set
     plt.rcParams.update(PLAIN)
     write_figures(results, IMAGES / "study", force=True)
+    tuned = Grid.from_toml("heatmap")
+    tuned.scores, tuned.n_avg = [Softmax()], [10, 50]
+    figure = draw_heatmap(run(tuned), "imagenet", "softmax")
+    figure.savefig(IMAGES / "study" / "heatmap.png", dpi=110)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ OTHERS = ("standard", "classwise", "clustered", "interpolated", "fuzzy", "macro"
 METHODS = (*OTHERS, "pooled")
 SCORES = ("softmax", "aps", "raps")
 AS_PUBLISHED: Any = {"keep_top": False}  # sets as their authors define them
-METRICS = ("cov_gap", "true_gap", "cost", "avg_size", "marginal_coverage")
+METRICS = ("covgap", "true_gap", "cost", "avg_size", "marginal_coverage")
 VARIANTS: dict[str, dict[str, Any]] = {
     "`floor=None`": {"floor": None},
     "`floor=0.8`": {"floor": 0.8},
@@ -246,13 +246,13 @@ def summary(results: Results) -> str:
     """Count the settings in which POOLED is lowest, standard metrics first; state its coverage."""
     cells, held_out = list(results.values()), of_kind(results, "held-out")
     coverage = [cell["pooled"]["marginal_coverage"] for cell in cells]
-    gap, true_gap, cost = (wins(cells, metric) for metric in ("cov_gap", "true_gap", "cost"))
+    gap, true_gap, cost = (wins(cells, metric) for metric in ("covgap", "true_gap", "cost"))
     text = (
         f"Of eight methods, `pooled` had the lowest CovGap in {gap} of {len(cells)} settings, and "
         f"the lowest noise-corrected gap\n(TrueGap) in {true_gap}."
     )
     if held_out:
-        gap, true_gap = (wins(held_out, metric) for metric in ("cov_gap", "true_gap"))
+        gap, true_gap = (wins(held_out, metric) for metric in ("covgap", "true_gap"))
         text += (
             f" On data not used to design it, apart from two constants, it was lowest in {gap} "
             f"and {true_gap}\nof {len(held_out)}, because methods with larger sets are more even "

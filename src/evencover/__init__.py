@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"
 
 # Module -> its public names, loaded on first use to keep the import fast.
 _NAMES = {

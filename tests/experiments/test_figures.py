@@ -1,5 +1,7 @@
 """Figures show the numbers of the study."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 
@@ -61,12 +63,25 @@ def test_the_heat_map_holds_every_gamma_and_m(tuned, tmp_path):
     first, second = figure.axes[:2]
     assert [ax.get_title() for ax in (first, second)] == ["n_avg = 20", "n_avg = 40"]
     shown = np.asarray(first.images[0].get_array())
-    rows = [row for row in tuned.summary() if row["n_avg"] == 20]
+    _, *rows = [row for row in tuned.summary() if row["n_avg"] == 20]
     np.testing.assert_allclose(shown.ravel(), [row["covgap"] for row in rows])
     assert [tick.get_text() for tick in first.get_yticklabels()] == ["0.3", "0.6"]
     assert [tick.get_text() for tick in first.get_xticklabels()] == ["2", "3", "4"]
     best = np.unravel_index(shown.argmin(), shown.shape)
     assert first.patches[0].get_xy() == (best[1] - 0.5, best[0] - 0.5)
+
+
+def test_a_circle_marks_the_paper_s_choice(tuned):
+    def circles(results):
+        ax = draw_heatmap(results, "mine", "softmax").axes[0]
+        return [c.get_offsets().tolist() for c in ax.collections if "paper" in c.get_label()]
+
+    assert not circles(tuned)  # it found no clusters
+    chosen = deepcopy(tuned)
+    for row in chosen.records:
+        if not row["parameters"]:
+            row |= {"gamma": 0.45, "M": 3}
+    assert circles(chosen) == [[[1, pytest.approx(0.5)]]]
 
 
 def test_the_classes_let_down_are_those_with_the_least_coverage(results):

@@ -85,7 +85,8 @@ def test_a_gamma_by_m_grid_multiplies_clustered_alone():
         gamma=[0.2, 0.5], n_clusters=[2, 3, 4],
     )  # fmt: skip
     expected = [ClusteredPredictor(gamma=g, n_clusters=m) for g in (0.2, 0.5) for m in (2, 3, 4)]
-    assert list(map(repr, grid.predictors)) == list(map(repr, [StandardPredictor(), *expected]))
+    plain = [StandardPredictor(), ClusteredPredictor()]
+    assert list(map(repr, grid.predictors)) == list(map(repr, [*plain, *expected]))
 
 
 def test_predictors_and_scores_of_one_s_own_are_taken():

@@ -119,6 +119,17 @@ def test_a_sample_is_without_replacement_and_differs_between_repetitions(data):
     assert not np.isin(nested, one).all()
 
 
+def test_fixed_test_rows_are_those_that_the_largest_size_leaves(make_grid, data):
+    how = {"scores": ["softmax"], "methods": ["standard"], "exact": False, "fixed_test": True}
+    found = run(make_grid(n_avg=[10, 20], **how))
+    largest = [sample(900, 12, 20, r, SEED) for r in range(3)]
+    n_test = [np.bincount(np.delete(data.labels, rows), minlength=12) for rows in largest]
+    assert [row["rows"] for row in found.classes] == [np.sum(n_test, axis=0).tolist()] * 2
+    assert {row["n_validation"] for row in found.records} == {900 - 240}
+    for repetition, rows in enumerate(largest):
+        assert np.isin(sample(900, 12, 10, repetition, SEED, of=20), rows).all()
+
+
 def test_too_large_sizes_are_left_out_with_a_note(make_grid):
     grid = make_grid(n_avg=[10, 75, 80], scores=["softmax"], methods=["standard"])
     with pytest.warns(EvencoverWarning, match="n_avg = 75, 80"):
@@ -141,7 +152,9 @@ def test_the_paper_s_rule_fills_in_gamma_and_m(make_grid):
         )
     )  # fmt: skip
     assert all(0 <= row["gamma"] < 1 for row in auto.records)
-    assert {(row["gamma"], row["M"]) for row in fixed.records} == {(0.5, 3)}
+    tuned = [row for row in fixed.records if row["parameters"]]
+    assert {(row["gamma"], row["M"]) for row in tuned} == {(0.5, 3)}
+    assert [row for row in fixed.records if row not in tuned] == auto.records
 
 
 def test_a_metric_that_few_test_rows_leave_unknown_is_none(tmp_path):

@@ -1,6 +1,7 @@
 """The paper's table: its numbers, and how they compare with the published ones."""
 
 import csv
+import re
 
 import pytest
 
@@ -84,8 +85,8 @@ def test_numbers_and_verdicts(results_as_published):
 
 def test_latex_and_csv_hold_the_same_numbers(results_as_published):
     text = make_table(results_as_published, "latex")
-    assert r"STANDARD & 5.2 (0.1) [5.2 (0.0) $=$]" in text
-    assert r"A $<$study> of 50\% \& more\_" in text
+    assert r"STANDARD & \textbf{5.2} (0.1) {[}5.2 (0.0) $=${]}" in text
+    assert r"A $<$study$>$ of 50\% \& more\_" in text
     head, *rows = csv.reader(make_table(results_as_published, "csv").splitlines())
     assert head == ["data set", "score", "method", "n_avg=20 CovGap", "n_avg=20 AvgSize"]
     assert rows == cells(make_table(results_as_published))
@@ -104,3 +105,34 @@ def test_missing_results_are_rejected(results):
         make_table(results, "word")
     with pytest.raises(InputError, match="exact"):
         make_table(study(record(0, 5.0, 2.0)), exact=True)
+
+
+def test_latex_is_well_formed_and_names_do_not_recur():
+    """Environments and braces close, math is on or off, and rows have a cell per column."""
+    names = {"dataset": r"[a_b]^~\ {", "score": "aps"}
+    records = [
+        record(r, gap, 2.0, method=method, n_avg=n, **names)
+        for n in (10, 20)
+        for method, gap in (("standard", 5.0), ("classwise", 5.2), ("clustered", 5.3))
+        for r in range(2)
+    ]
+    text = make_table(study(*records, *(record(0, 1.0, 2.0, n_avg=n) for n in (10, 20))), "latex")
+    plain = re.sub(r"\\.", "", text)  # without escaped signs
+    assert "$$" not in plain
+    assert plain.count("$") % 2 == 0
+    assert plain.count("{") == plain.count("}")
+    opened = re.findall(r"\\(begin|end)\{(\w+)\}", text)
+    assert opened == [
+        ("begin", "table"),
+        ("begin", "tabular"),
+        ("end", "tabular"),
+        ("end", "table"),
+    ]
+    (columns,) = re.findall(r"\\begin\{tabular\}\{([lr]+)\}", text)
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    for row in rows:
+        spans = sum(int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d)\}", row))
+        assert len(re.findall(r"(?<!\\)&", row)) + 1 + spans == len(columns)
+        assert not row.startswith("[")
+    assert text.count("textasciicircum") == 1
+    assert [row.count(r"\textbf") for row in rows[2:]] == [2, 2, 0, 2]

@@ -53,6 +53,7 @@ def test_classes_that_are_covered_on_target_are_hardly_ever_accused():
         ([40] * 100, [35] * 100, "missed on average, but none of 100 classes"),
         ([100] * 400, [90] * 399 + [80], "none of 400 classes"),  # one in 400 by chance
         ([100] * 4 + [0], [90] * 3 + [60, 0], "1 of 4 tested classes"),
+        ([100] * 3 + [1], [90] * 3 + [1], "none of the 3 classes that can be judged are likely"),
     ],
 )
 def test_the_headline_states_target_and_classes(rows, covered, headline):
@@ -89,7 +90,10 @@ def test_noise_is_not_called_a_shortfall():
     assert verdict(report, 0.02)["is_met_on_average"]
     assert not verdict(report, 0.002)["is_met_on_average"]
     assert "0.7 points" in verdict(report, 0.002)["average"]
-    assert verdict(report_of([1000], [960]), 0.02)["is_met_on_average"]
+    above = report_of([1000], [960])
+    assert verdict(above, 0.02)["is_met_on_average"]
+    assert verdict(above, 0.02)["average"] == "6.0 points above the target."
+    assert "most probable class" in verdict(above, 0.02, keep_top=True)["average"]
 
 
 def test_the_worst_are_the_lowest_of_those_likely_below():

@@ -71,9 +71,12 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
     size = (3.1 * len(scores) + 0.9, 2.35 * len(metrics) + 0.9)
     figure, grid = _new_figure(len(metrics), len(scores), size, sharex=True)
     for axes, metric in zip(grid, metrics, strict=True):
-        axes[0].set_ylabel(metric.title)
+        means = [row[metric.name] for row in rows]
+        is_log = metric.unit == "classes" and max(means) > 10 * min(means)
+        axes[0].set_ylabel(f"{metric.title} (log scale)" if is_log else metric.title)
         for ax, score in zip(axes, scores, strict=True):
-            _draw_metric(ax, [row for row in rows if row["score"] == score], metric, looks)
+            of_score = [row for row in rows if row["score"] == score]
+            _draw_metric(ax, of_score, metric, looks, is_log=is_log)
     for ax, score in zip(grid[0], scores, strict=True):
         ax.set_title(score)
     for ax in grid[-1]:
@@ -88,7 +91,12 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
 
 
 def _draw_metric(
-    ax: Any, rows: list[dict[str, Any]], metric: Metric, looks: dict[str, tuple[str, str]]
+    ax: Any,
+    rows: list[dict[str, Any]],
+    metric: Metric,
+    looks: dict[str, tuple[str, str]],
+    *,
+    is_log: bool,
 ) -> None:
     for title, (color, marker) in looks.items():
         curve = [row for row in rows if row["title"] == title]
@@ -96,7 +104,7 @@ def _draw_metric(
         mean = np.array([row[metric.name] for row in curve])
         error = 1.96 * np.array([row[f"{metric.name}_se"] or 0.0 for row in curve])
         low = mean - error
-        if metric.unit == "classes":
+        if is_log:
             low = np.maximum(low, 1e-3 * mean)  # avoids 0 on a log scale
         style = {"marker": marker, "markersize": 4, "linewidth": 1.4, "label": title}
         ax.plot(n_avg, mean, color=color, **style)
@@ -105,7 +113,7 @@ def _draw_metric(
         floor = sorted({row["n_avg"]: row["covgap_noise_floor"] for row in rows}.items())
         line = {"color": GRAY, "linestyle": "--", "linewidth": 1}
         ax.plot(*np.array(floor).T, **line, label="noise floor of CovGap")
-    if metric.unit == "classes":
+    if is_log:
         from matplotlib.ticker import LogLocator, ScalarFormatter
 
         ax.set_yscale("log")
@@ -120,10 +128,19 @@ def _draw_metric(
 
 
 def draw_heatmap(results: Results, dataset: str, score: str) -> Any:
-    """Draw the CovGap of CLUSTERED for every gamma and M, one panel per n_avg."""
+    """Draw the CovGap of CLUSTERED for every gamma and M, one panel per n_avg.
+
+    A circle marks the paper's choice of gamma and M, unless it found no clusters: the mean over
+    the splits of a run without these parameters.
+    """
     from matplotlib.patches import Rectangle
 
     rows = [r for r in results.summary() if (r["dataset"], r["score"]) == (dataset, score)]
+    chosen = {
+        row["n_avg"]: (row["M"], row["gamma"])
+        for row in rows
+        if row["method"] == "clustered" and not row["parameters"] and not row["exact"] and row["M"]
+    }
     rows = [row for row in rows if _is_tuned(row) and not row["exact"]]
     sizes = sorted({row["n_avg"] for row in rows})
     gammas, numbers = sorted({row["gamma"] for row in rows}), sorted({row["M"] for row in rows})
@@ -144,6 +161,14 @@ def draw_heatmap(results: Results, dataset: str, score: str) -> Any:
         i, j = np.unravel_index(np.nanargmin(panel), panel.shape)
         frame = Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor=ORANGE, linewidth=2)
         ax.add_patch(frame)
+        if n in chosen:
+            grids = (numbers, gammas)
+            center = [
+                np.interp(value, known, range(len(known)))
+                for value, known in zip(chosen[n], grids, strict=True)
+            ]
+            look = {"s": 420, "facecolors": "none", "edgecolors": "black", "linewidths": 1.5}
+            ax.scatter(*center, **look, label="the paper's choice")
         ax.set_xticks(range(len(numbers)), [f"{number:g}" for number in numbers])
         ax.set_yticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
         ax.set(title=f"n_avg = {n}", xlabel="clusters M")
@@ -151,8 +176,8 @@ def draw_heatmap(results: Results, dataset: str, score: str) -> Any:
         ax.spines[:].set_visible(False)
     grid[0][0].set_ylabel("share for clustering γ")
     figure.colorbar(image, ax=grid[0], label="CovGap", pad=0.01)
-    method = rows[0]["method"].upper()
-    figure.suptitle(f"{method} on {_title(rows[0])}, {score}: CovGap (framed: best)")
+    what = f"{rows[0]['method'].upper()} on {_title(rows[0])}, {score}"
+    figure.suptitle(f"{what}: CovGap (framed: best, circled: the paper's choice)")
     return figure
 
 

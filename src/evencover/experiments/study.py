@@ -23,7 +23,7 @@ import numpy as np
 
 import evencover
 from evencover.arrays import FloatArray, IntArray
-from evencover.comparison.splits import Split, random_rows
+from evencover.comparison.splits import Split, other_rows, random_rows
 from evencover.comparison.trials import Outcome, ScoredRows, try_all
 from evencover.data.location import as_location, existing_file, expand
 from evencover.data.open import as_source
@@ -124,8 +124,10 @@ class Grid:
     repetitions, seed
         Number of splits, and random seed.
     gamma, n_clusters
-        Lists of values. Methods that take both (CLUSTERED) run with all combinations, for heat
+        Lists of values. Methods that take both (CLUSTERED) also run with all combinations, for heat
         maps.
+    fixed_test
+        Test all sizes on the same rows, those that the largest one leaves, instead of all others.
     scale
         Fraction of the classes of simulated data sets.
     title
@@ -154,6 +156,7 @@ class Grid:
         gamma: Sequence[float] | None = None,
         n_clusters: Sequence[int] | None = None,
         scale: float = 1.0,
+        fixed_test: bool = False,
         title: str = "",
         folder: Path | None = None,
     ) -> None:
@@ -163,6 +166,7 @@ class Grid:
         self.repetitions = whole_number(repetitions, "repetitions", "a grid", 1, 255)
         self.seed = check_random_state(seed, "a grid")
         sizes = _entries(n_avg, "n_avg")
+        self.fixed_test = flag(fixed_test, "fixed_test", "a grid")
         self.n_avg = [whole_number(n, "n_avg", "a grid", 1, 2**16 - 1) for n in sizes]
         self.datasets = [
             make_dataset(entry, scale, folder or Path()) for entry in _entries(datasets, "datasets")
@@ -216,7 +220,7 @@ class Grid:
             "data set": repr(data),
             "score": repr(self.scores),
             "method": repr(self.predictors),
-            "n_avg": repr(self.n_avg),
+            "n_avg": repr(self.n_avg) + (", fixed test rows" if self.fixed_test else ""),
             "number of repetitions": str(self.repetitions),
             "seed": str(self.seed),
             "version": evencover.__version__,
@@ -237,7 +241,7 @@ def _entries(values: Any, key: str) -> list[Any]:
 
 
 def _predictors(entry: Any, clusterings: dict[str, Any]) -> list[BasePredictor]:
-    """Make the predictors of an entry: one or, if it takes them, one of each clustering."""
+    """Make the predictors of an entry: one and, if it takes them, one of each clustering."""
     table = dict(entry) if isinstance(entry, dict) else {"name": entry}
     name = table.pop("name", None)
     for key in table:
@@ -245,11 +249,14 @@ def _predictors(entry: Any, clusterings: dict[str, Any]) -> list[BasePredictor]:
             raise InputError(f"The grid sets {key!r} for all methods. Got it for {name!r}.")
     predictor = make_predictor(name).set_params(**table)
     values = {key: _entries(v, key) for key, v in clusterings.items() if v is not None}
-    if not clusterings.keys() <= predictor.get_params().keys():
-        values = {}
+    if not values or not clusterings.keys() <= predictor.get_params().keys():
+        return [predictor]
     return [
-        replace(predictor, **dict(zip(values, combination, strict=True)))
-        for combination in product(*values.values())
+        predictor,
+        *(
+            replace(predictor, **dict(zip(values, combination, strict=True)))
+            for combination in product(*values.values())
+        ),
     ]
 
 
@@ -374,18 +381,25 @@ def _splits(grid: Grid, dataset: DataSet, rows: ScoredRows) -> list[Split]:
             f"{dataset.name} has {n_rows} rows of {n_classes} classes: no test data "
             f"would be left for n_avg = {', '.join(map(str, too_large))}, which is skipped."
         )
-    return [
-        Split.of(n, repetition, sample(n_rows, n_classes, n, repetition, grid.seed), n_rows)
-        for n in grid.n_avg
-        if n not in too_large
-        for repetition in range(grid.repetitions)
-    ]
+    used = [n for n in grid.n_avg if n not in too_large]
+    splits = []
+    for n, repetition in product(used, range(grid.repetitions)):
+        largest = max(used) if grid.fixed_test else n
+        rows_of = partial(sample, n_rows, n_classes, repetition=repetition, seed=grid.seed)
+        split = Split.of(n, repetition, rows_of(n, of=largest), n_rows)
+        splits.append(split._replace(is_test=other_rows(rows_of(largest), n_rows)))
+    return splits
 
 
-def sample(n_rows: int, n_classes: int, n_avg: int, repetition: int, seed: int) -> IntArray:
-    """Draw n_avg x K rows without replacement, as in the paper; return them in increasing order."""
+def sample(
+    n_rows: int, n_classes: int, n_avg: int, repetition: int, seed: int, of: int | None = None
+) -> IntArray:
+    """Draw n_avg x K rows without replacement, as in the paper; return them in increasing order.
+
+    They are part of the rows for the size `of`, if it is given.
+    """
     # Every calibration size and repetition has its own range of ids, and thus its own order.
-    ids = places(0, n_rows) + np.uint64((n_avg << 48) + (repetition << 32))
+    ids = places(0, n_rows) + np.uint64(((of or n_avg) << 48) + (repetition << 32))
     return random_rows(seed, ids, n_avg * n_classes)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from itertools import product
-from math import sqrt
+from math import inf, sqrt
 
 from evencover.errors import InputError
 from evencover.experiments.study import Results, Row
@@ -21,6 +21,8 @@ CITATION = (
 # The published numbers are for all classes of these data.
 N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}
 METRICS = {"covgap": "CovGap", "avg_size": "AvgSize"}
+NAMES = ("data set", "score", "method")
+BEST_WITHIN = 0.2  # points of CovGap, as in the paper
 
 
 def make_table(
@@ -36,13 +38,13 @@ def make_table(
     results
         The value of `run` or `Results.load`.
     style
-        "markdown", "latex" (with booktabs) or "csv".
+        "markdown", "csv", or "latex", which needs the package booktabs and prints a CovGap in bold
+        if it is within 0.2 of the lowest one of its data set, score and size.
     exact
         Show the randomized variants.
     """
-    if style not in STYLES:
-        raise_unknown("format", style, STYLES)
-    escape, write = STYLES[style]
+    if style not in (*STYLES, "latex"):
+        raise_unknown("format", style, (*STYLES, "latex"))
     rows = [row for row in results.summary() if row["exact"] == exact]
     if not rows:
         kind = "randomized (exact)" if exact else "plain"
@@ -53,11 +55,6 @@ def make_table(
         dataset = row["dataset"] + (" (simulated)" if row["simulated"] else "")
         lines.setdefault((dataset, row["score"], row["title"]), {})[row["n_avg"]] = row
     columns = list(product(sizes, METRICS))
-    heads = ["data set", "score", "method"]
-    heads += [f"n_avg={n} {title}" for n, title in product(sizes, METRICS.values())]
-    table = [heads]
-    for line_names, line in lines.items():
-        table.append([*line_names, *(_cell(line.get(n), metric) for n, metric in columns)])
     splits = f"{rows[0]['repetitions']} splits, alpha = {rows[0]['alpha']:g}"
     notes = [f"Mean (standard error) over {splits}."]
     if any(row["simulated"] for row in rows):
@@ -71,9 +68,15 @@ def make_table(
         )
     if not results.is_complete:
         notes.append("The study is not complete yet.")
-    title = escape(results.title or "Class-conditional coverage")
-    escaped = [[escape(text) for text in row] for row in table]
-    return write(title, escaped, [escape(note) for note in notes])
+    title = results.title or "Class-conditional coverage"
+    if style == "latex":
+        return _latex(title, lines, sizes, notes)
+    heads = [*NAMES, *(f"n_avg={n} {METRICS[metric]}" for n, metric in columns)]
+    body = [
+        [*names, *(_cell(line.get(n), metric) for n, metric in columns)]
+        for names, line in lines.items()
+    ]
+    return STYLES[style](title, [heads, *body], notes)
 
 
 # ---- the published numbers -----------------------------------------------------------------------
@@ -136,33 +139,76 @@ def _markdown(title: str, table: list[list[str]], notes: list[str]) -> str:
     return "\n".join([f"**{title}**", "", head, f"|{rule}|", *body, "", *notes])
 
 
-def _latex(title: str, table: list[list[str]], notes: list[str]) -> str:
-    head, *body = [f"{' & '.join(row)} \\\\" for row in table]
-    start = [r"\begin{table}", r"\centering\scriptsize", rf"\caption{{{title}. {' '.join(notes)}}}"]
-    tabular = rf"\begin{{tabular}}{{lll{'r' * (len(table[0]) - 3)}}}"
-    end = [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    return "\n".join([*start, tabular, r"\toprule", head, r"\midrule", *body, *end])
-
-
 def _csv(title: str, table: list[list[str]], notes: list[str]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(table)
     return text.getvalue().removesuffix("\n")
 
 
+STYLES: dict[str, Callable[..., str]] = {"markdown": _markdown, "csv": _csv}
+
+
+# ---- LaTeX ---------------------------------------------------------------------------------------
+
 TEX: dict[str, str | int | None] = {
-    "\\": r"\textbackslash ",
     **{sign: rf"\{sign}" for sign in "&%_#${}"},
-    **{"²": r"$^2$", "≠": r"$\neq$", "=": "$=$", "<": r"$<$", "|": r"$|$", "–": "--"},
+    **{"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"},
+    **{"²": "$^2$", "≠": r"$\neq$", "≤": r"$\leq$", "–": "--"},
+    **{sign: f"${sign}$" for sign in "=<>|"},
+    **{sign: f"{{{sign}}}" for sign in "[]"},  # after \\, a bracket would be an argument
 }
 
 
 def _tex(text: str) -> str:
-    return text.translate(str.maketrans(TEX))
+    return text.replace("<=", "≤").translate(str.maketrans(TEX))
 
 
-STYLES: dict[str, tuple[Callable[[str], str], Callable[..., str]]] = {
-    "markdown": (str, _markdown),
-    "latex": (_tex, _latex),
-    "csv": (str, _csv),
-}
+def _latex(
+    title: str, lines: dict[tuple[str, ...], dict[int, Row]], sizes: list[int], notes: list[str]
+) -> str:
+    """Write a table with a heading per size, in which names do not recur."""
+    lowest: dict[tuple[str, str, int], float] = {}
+    for (dataset, score, _), line in lines.items():
+        for n, row in line.items():
+            key = dataset, score, n
+            lowest[key] = min(lowest.get(key, inf), round(row["covgap"], 1))
+    body: list[str] = []
+    before = ("", "", "")
+    for (dataset, score, method), line in lines.items():
+        if body and (dataset, score) != before[:2]:
+            body.append(r"\addlinespace")
+        names = ["" if dataset == before[0] else dataset]
+        names += ["" if (dataset, score) == before[:2] else score, method]
+        before = dataset, score, method
+        cells = [_tex(name) for name in names]
+        for n, metric in product(sizes, METRICS):
+            cell = _tex(_cell(line.get(n), metric))
+            if n in line and metric == "covgap":
+                above = round(line[n]["covgap"], 1) - lowest[dataset, score, n]
+                mean, _, rest = cell.partition(" ")
+                cell = rf"\textbf{{{mean}}} {rest}" if above <= BEST_WITHIN + 1e-9 else cell
+            cells.append(cell)
+        body.append(" & ".join(cells) + r" \\")
+    starts = range(len(NAMES) + 1, len(NAMES) + 2 * len(sizes), 2)
+    groups = [rf"\multicolumn{{2}}{{c}}{{{_tex(f'n_avg = {n}')}}}" for n in sizes]
+    heads = [*NAMES, *list(METRICS.values()) * len(sizes)]
+    best = f"Bold: CovGap within {BEST_WITHIN} of the lowest."
+    caption = _tex(" ".join([f"{title}.", *notes, best]))
+    return "\n".join(
+        [
+            r"% \usepackage{booktabs}",
+            r"\begin{table}",
+            r"\centering\scriptsize",
+            rf"\caption{{{caption}}}",
+            rf"\begin{{tabular}}{{lll{'rr' * len(sizes)}}}",
+            r"\toprule",
+            " & ".join([*[""] * len(NAMES), *groups]) + r" \\",
+            " ".join(rf"\cmidrule(lr){{{start}-{start + 1}}}" for start in starts),
+            " & ".join(heads) + r" \\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )

@@ -195,7 +195,8 @@ class PooledPredictor(BasePredictor):
     sets, for exchangeable rows within the class: at alpha = 0.1 it is 73% with 10 examples, 82%
     with 50 and 85% with 100 (``floor="auto"``). Coverage of 1 - alpha is the target.
     Overall coverage, P(Y in C(X)), is at least 1 - alpha with ``split="holdout"``. With "crossfit"
-    it is close to 1 - alpha, without a finite-sample guarantee.
+    it is close to 1 - alpha, without a finite-sample guarantee. P-values compare levels with those
+    of held-out calibration rows.
 
     Parameters
     ----------
@@ -206,7 +207,7 @@ class PooledPredictor(BasePredictor):
     split
         "crossfit" uses all rows for both steps; "holdout" sets a fifth aside for the level.
     alpha, score, exact, keep_top, floor, from_logits, random_state
-        As for every predictor. P-values compare levels with those of held-out calibration rows.
+        As for every predictor.
 
     Examples
     --------

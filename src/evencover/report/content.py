@@ -222,7 +222,7 @@ def describe(
         "crowding": or_none(report.crowding),
         "large_sets": report.large_sets,
         "states": [state.name.lower() for state in State],
-        "verdict": verdict(report, usual_spread(predictor, report)),
+        "verdict": verdict(report, usual_spread(predictor, report), predictor.fit_.keep_top),
         "remedies": remedies(predictor, report),
         "classes": _class_columns(predictor, report, counts),
         "groups": _about_groups(predictor),

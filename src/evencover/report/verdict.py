@@ -56,11 +56,11 @@ def headline(predictor: BasePredictor, report: CoverageReport) -> str:
     return str(verdict(report, usual_spread(predictor, report))["headline"])
 
 
-def verdict(report: CoverageReport, spread: float) -> dict[str, Any]:
+def verdict(report: CoverageReport, spread: float, keep_top: bool = False) -> dict[str, Any]:
     """Return sentences and numbers for the top of the report; `spread` is the `usual_spread`."""
     states = class_states(report)
     n_below = int((states == State.BELOW).sum())
-    average, is_met = _on_average(report, spread)
+    average, is_met = _on_average(report, spread, keep_top)
     headline = _headline(report, n_below, is_met)
     if not report.labels_fit:
         headline, average, is_met = "Rows and labels do not belong together.", "", False
@@ -90,12 +90,13 @@ def worst(report: CoverageReport, most: int = 5) -> IntArray:
     return classes[order][:most]
 
 
-def _on_average(report: CoverageReport, spread: float) -> tuple[str, bool]:
+def _on_average(report: CoverageReport, spread: float, keep_top: bool) -> tuple[str, bool]:
     """Compare overall coverage with the target; sampling noise is no shortfall."""
     excess = report.marginal_coverage - (1 - report.alpha)
     points, usual = f"{100 * abs(excess):.1f} points", f"{100 * spread:.1f}"
     if excess > spread:
-        return f"{points} above the target, so sets are larger than necessary.", True
+        why = "; every set contains the most probable class" if keep_top else ""
+        return f"{points} above the target{why}.", True
     if excess >= 0:
         return "", True
     if -excess <= spread:
@@ -108,13 +109,16 @@ def _on_average(report: CoverageReport, spread: float) -> tuple[str, bool]:
 
 
 def _headline(report: CoverageReport, n_below: int, is_met: bool) -> str:
-    n_classes = report.n_classes_evaluated
-    tested = "" if n_classes == report.n_classes else "tested "
+    n_few = int(report.too_few_to_judge.sum())
+    n_judged = report.n_classes_evaluated - n_few
+    classes = f"{n_judged:,} {'tested ' * (n_judged < report.n_classes)}classes"
+    if n_few:
+        classes = f"the {n_judged:,} classes that can be judged"
     average = "Target met on average" if is_met else "Target missed on average"
     but = "but" if is_met == (n_below > 0) else "and"
-    below = f"{n_below:,} of {n_classes:,}" if n_below else f"none of {n_classes:,}"
+    below = f"{n_below:,}" if n_below else "none"
     are = "is" if n_below == 1 else "are"
-    return f"{average}, {but} {below} {tested}classes {are} likely below {report.target_text}."
+    return f"{average}, {but} {below} of {classes} {are} likely below {report.target_text}."
 
 
 def _details(report: CoverageReport) -> str:
