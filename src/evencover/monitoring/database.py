@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from evencover.errors import InputError, needs, one_line
+from evencover.errors import InputError, import_extra, one_line
 
 LOCK_SECONDS = 5.0  # to wait for another writer
 MEMORY = ":memory:"
@@ -236,12 +236,7 @@ class Database:
 
 
 def _import_psycopg() -> Any:
-    try:
-        import psycopg
-        import psycopg.conninfo
-    except ImportError:
-        raise needs("States in PostgreSQL", "psycopg", "postgresql") from None
-    return psycopg
+    return import_extra("States in PostgreSQL", "psycopg", "postgresql")
 
 
 @cache

@@ -15,7 +15,7 @@ from functools import partial
 from inspect import isawaitable
 from itertools import pairwise
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any
 
 import h11
 import numpy as np
@@ -52,22 +52,7 @@ SET_SIZES = np.array([0, 1, 2, 5, 10, 20, 50, 100, 1000])  # upper limits of the
 class Metrics:
     """Prometheus metrics: of requests and sets as they come, of coverage as it was last read."""
 
-    GAUGES: ClassVar = {  # text, and the names of labels
-        "degraded": ["1 if /healthz reports a problem."],
-        "queued_rows": ["Rows that wait to be recorded."],
-        "dropped_rows": ["Rows that were not recorded."],
-        "expired_rows": ["Rows that were removed without a label."],
-        "labeled_rows": ["Labeled rows that were counted."],
-        "coverage": ["Overall coverage of the labeled rows."],
-        "answer_accuracy": ["Accuracy of the answers to labeled rows."],
-        "waiting_labels": ["Labels that wait for their row."],
-        "alarm_level": ["E-value at which one class more is in alarm."],
-        "classes_in_alarm": ["Classes likely below target coverage."],
-        "alarm": ["1 if a test of coverage has an alarm.", "test"],
-        "recent_coverage": ["Coverage of recent labels, with 95% limits.", "of", "value"],
-    }
-
-    def __init__(self) -> None:
+    def __init__(self, service: Service) -> None:
         self.registry: Any = CollectorRegistry()
         text, how = "Requests by path and status.", {"registry": self.registry}
         self.requests = Counter("evencover_requests", text, ["path", "status"], **how)
@@ -76,9 +61,9 @@ class Metrics:
         self.accepted = Counter("evencover_accepted_rows", "Rows that need no review.", **how)
         text = "Requests with an unexpected error, status 422."
         self.failures = Counter("evencover_failures", text, **how)
-        self.found: dict[str, dict[tuple[str, ...], float]] = {}  # of each gauge, by its labels
+        self.found: Snapshot | None = None  # the findings of the monitor
+        self._service, self._lock = service, Lock()
         self._sizes, self._sum_of_sizes = np.zeros(len(SET_SIZES) + 1, dtype=np.int64), 0
-        self._lock = Lock()
         self.registry.register(self)
 
     def count(self, sets: PredictionSets) -> None:
@@ -89,37 +74,41 @@ class Metrics:
             self._sum_of_sizes += len(sets.indices)
         self.accepted.inc(accepted)
 
-    def show(self, found: Snapshot) -> None:
-        """Show the findings of the monitor."""
-        recent, parts = found.recent(), dict[tuple[str, ...], float]()
-        for of, part in recent.items():
-            for name, number in zip(("low", "high"), part["interval"], strict=True):
-                parts[of, name] = number
-            parts[of, "coverage"] = math.nan if part["coverage"] is None else part["coverage"]
-        values = {
-            "expired_rows": found.expired,
-            "labeled_rows": recent["all"]["rows"],
-            "coverage": parts["all", "coverage"],
-            "answer_accuracy": (found.answers() or {"accuracy": math.nan})["accuracy"],
-            "waiting_labels": found.waiting,
-            "alarm_level": found.alarm_level,
-            "classes_in_alarm": len(found.alarms),
-        }
-        self.found |= {name: {(): value} for name, value in values.items()}
-        self.found["alarm"] = {(name,): test.alarm for name, test in found.tests().items()}
-        self.found["recent_coverage"] = parts
-
     def collect(self) -> Iterator[Any]:
         """Yield the sizes of sets and the gauges to Prometheus."""
         names, counts = [*map(str, map(float, SET_SIZES.tolist())), "+Inf"], self._sizes.cumsum()
         buckets, text = [*zip(names, counts.tolist(), strict=True)], "Classes in a set."
         yield HistogramMetricFamily("evencover_set_size", text, buckets, self._sum_of_sizes)
-        for name, samples in self.found.items():
-            text, *labels = self.GAUGES[name]
+        for name, text, values, *labels in self._gauges():
             family = GaugeMetricFamily(f"evencover_{name}", text, labels=labels)
-            for values, number in samples.items():
-                family.add_metric(values, number)
+            for of, value in (values if labels else {(): values}).items():
+                family.add_metric(of, math.nan if value is None else value)
             yield family
+
+    def _gauges(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the name, the text, the value or values by label, and the names of labels."""
+        health, found = self._service.health(), self.found
+        yield "degraded", "1 if /healthz reports a problem.", health["status"] != "ok"
+        yield "queued_rows", "Rows that wait to be recorded.", health["queued_rows"]
+        yield "dropped_rows", "Rows that were not recorded.", health["dropped_rows"]
+        if found is None:
+            return
+        recent, parts = found.recent(), dict[tuple[str, str], float]()
+        for of, part in recent.items():
+            low, high = part["interval"]
+            parts |= {(of, "low"): low, (of, "high"): high, (of, "coverage"): part["coverage"]}
+        answers, alarms = found.answers(), {(name,): on.alarm for name, on in found.tests().items()}
+        yield "expired_rows", "Rows that were removed without a label.", found.expired
+        yield "labeled_rows", "Labeled rows that were counted.", recent["all"]["rows"]
+        yield "coverage", "Overall coverage of the labeled rows.", recent["all"]["coverage"]
+        text = "Coverage of recent labels, with 95% limits."
+        yield "recent_coverage", text, parts, "of", "value"
+        text = "Accuracy of the answers to labeled rows."
+        yield "answer_accuracy", text, answers and answers["accuracy"]
+        yield "waiting_labels", "Labels that wait for their row.", found.waiting
+        yield "alarm_level", "E-value at which one class more is in alarm.", found.alarm_level
+        yield "classes_in_alarm", "Classes likely below target coverage.", len(found.alarms)
+        yield "alarm", "1 if a test of coverage has an alarm.", alarms, "test"
 
 
 class Application:
@@ -152,7 +141,7 @@ class Application:
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.service, self.token, self.limits = service, token, limits or Limits()
-        self.watch, self.note, self.metrics = watch, note, Metrics()
+        self.watch, self.note, self.metrics = watch, note, Metrics(service)
         self._slots = asyncio.Semaphore(MOST_BODIES)
         self._reader = ThreadPoolExecutor(1, "evencover-reader")
 
@@ -351,11 +340,7 @@ class Application:
     async def prometheus(self, request: Any) -> Any:
         """Return metrics, those of the monitor as of the last time that the state could be read."""
         with suppress(StateError):
-            self.metrics.show(await self._read(self.service.snapshot, SCRAPE_SECONDS))
-        health = self.service.health()
-        health["degraded"] = health["status"] != "ok"
-        for name in ("degraded", "queued_rows", "dropped_rows"):
-            self.metrics.found[name] = {(): health[name]}
+            self.metrics.found = await self._read(self.service.snapshot, SCRAPE_SECONDS)
         figures = exposition.generate_latest(self.metrics.registry)
         return Response(figures, media_type=exposition.CONTENT_TYPE_LATEST)
 

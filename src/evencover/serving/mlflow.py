@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import evencover
-from evencover.errors import InputError, needs
+from evencover.errors import InputError, import_extra
 from evencover.persistence import load, save
 from evencover.predictors.base import BasePredictor
 
@@ -30,7 +30,7 @@ MODEL = "model.safetensors"
 
 def _signature(predictor: BasePredictor) -> Any:
     """Return the signature: lists of numbers in, lists of classes out."""
-    _import_mlflow()
+    _import_pyfunc()
     from mlflow.models import ModelSignature
     from mlflow.types.schema import Array, ColSpec, DataType, Schema
 
@@ -51,13 +51,13 @@ def _signature(predictor: BasePredictor) -> Any:
 def save_model(predictor: BasePredictor, path: str | os.PathLike[str], **options: Any) -> None:
     """Write an MLflow model to a new folder; `options` are those of `mlflow.pyfunc.save_model`."""
     with _data_of(predictor) as arguments:
-        _import_mlflow().pyfunc.save_model(os.fspath(path), **{**arguments, **options})
+        _import_pyfunc().save_model(os.fspath(path), **{**arguments, **options})
 
 
 def log_model(predictor: BasePredictor, name: str = "sets", **options: Any) -> Any:
     """Log the model in MLflow; `options` are those of `mlflow.pyfunc.log_model`."""
     with _data_of(predictor) as arguments:
-        return _import_mlflow().pyfunc.log_model(name=name, **{**arguments, **options})
+        return _import_pyfunc().log_model(name=name, **{**arguments, **options})
 
 
 def load_model(path: str | os.PathLike[str]) -> BasePredictor:
@@ -105,9 +105,5 @@ def _column(predictor: BasePredictor) -> str:
     return "logits" if predictor.from_logits else "probabilities"
 
 
-def _import_mlflow() -> Any:
-    try:
-        import mlflow.pyfunc
-    except ImportError:
-        raise needs("MLflow models", "mlflow", "mlflow") from None
-    return mlflow
+def _import_pyfunc() -> Any:
+    return import_extra("MLflow models", "mlflow.pyfunc", "mlflow", "mlflow")

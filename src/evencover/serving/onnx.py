@@ -21,7 +21,7 @@ from evencover._kernels import Position
 from evencover._kernels.reference import FIXED_POINT
 from evencover.answers import NO_NODE, REVIEW
 from evencover.arrays import FloatArray
-from evencover.errors import InputError, needs
+from evencover.errors import InputError, import_extra
 from evencover.output.atomic import atomic_path, check_output
 from evencover.predictors.acceptance import Acceptance
 from evencover.predictors.base import BasePredictor
@@ -364,7 +364,7 @@ def to_onnx(
     force
         Overwrite an existing file.
     """
-    onnx = _import_onnx()
+    onnx = import_extra("ONNX graphs", "onnx", "export")
     path = check_output(path, force=force, extensions=(".onnx",))
     if dtype not in TYPES:
         raise InputError(f"'dtype' must be one of {', '.join(TYPES)}. Got {dtype!r} instead.")
@@ -399,16 +399,6 @@ def onnx_inputs(
     uniform, draw = (np.concatenate(part) for part in zip(*numbers, strict=True))
     inputs = {"uniform": uniform} if rule.scoring.score.base.is_random else {}
     return inputs | ({"draw": draw} if rule.is_randomized else {})
-
-
-def _import_onnx() -> Any:
-    try:
-        import onnx
-        import onnx.checker
-        import onnx.helper
-    except ImportError:
-        raise needs("ONNX graphs", "onnx", "export") from None
-    return onnx
 
 
 def _sets_model(rule: SetRule, dtype: Any, opset: int) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -31,11 +30,11 @@ from evencover.predictors.rule import SetRule
 from evencover.rows import score_rows
 from evencover.sets import PredictionSets
 
-CACHE_SECONDS = 1.0  # for a summary, which takes longer to make than to ask for
 RETRY_SECONDS = 2.0  # between attempts to write while the database cannot be used
 FLUSH_SECONDS = 1.0  # that readers wait for rows that are being written
 BATCH_SECONDS = 0.05  # that rows wait for others, to be written together; labels do not wait
 QUEUE_BYTES = 64 * 2**20  # of rows and labels that wait to be written
+READY_BYTES = 2 * 2**20  # of rows as they came; of more, only what is written is kept
 FULL = "Rows and labels arrive faster than they can be recorded."
 
 
@@ -50,8 +49,9 @@ class Writer:
     def __init__(self, state: MonitorState) -> None:
         self.problem: str | None = None  # why the last attempt failed, or rows were dropped
         self.n_dropped = 0
-        self._state, self._n_bytes = state, 0  # that wait
-        self._served, self._rows = list[Served](), list[ServedRow]()  # as they came, and ready
+        self._state, self._n_bytes = state, 0  # of all that waits
+        self._served, self._n_served = list[Served](), 0  # rows as they came, and their bytes
+        self._rows = list[ServedRow]()  # ready to be written
         self._is_scheduled = self._is_down = False
         self._lock, self._hurry, self._closing = Lock(), Event(), Event()
         self._thread = ThreadPoolExecutor(1, "evencover-writer")
@@ -68,9 +68,12 @@ class Writer:
             return
         with self._lock:
             self._served.append(served)
+            self._n_served += served.n_bytes
             is_first, self._is_scheduled = not self._is_scheduled, True
         if is_first:
             self._thread.submit(self._write_in_time)
+        if self._n_served > READY_BYTES:
+            self._make_ready()
 
     def count(self, labels: Sequence[Label]) -> Future[LabelCounts]:
         """Queue labels; the future is done once they are stored, after all rows before them."""
@@ -123,37 +126,39 @@ class Writer:
                     return self._drop(len(self._rows))
 
     def _write(self) -> None:
-        """Make the rows in the queue ready, and write them in one transaction."""
+        """Write the rows in the queue in one transaction."""
+        self._make_ready()
+        with self._lock:
+            batch = self._rows[:]
         try:
-            self._make_ready()
-            if self._rows or self.problem:
-                self._state.record(self._rows)
+            if batch or self.problem:
+                self._state.record(batch)
             self.problem, self._is_down = None, False
         except StateError as error:
             self.problem, self._is_down = one_line(error), True
             raise
         except Exception as error:  # rows that can never be written must not stop the others
             self.problem, self._is_down = one_line(error), False
-            self._drop(len(self._rows))
-        self._reserve(-_size_of(self._rows))
-        self._rows = []
+            self._drop(len(batch))
+        with self._lock:
+            del self._rows[: len(batch)]
+            self._n_bytes -= _size_of(batch)
 
     def _make_ready(self) -> None:
-        """Turn what was served into rows; all that alike rows need is computed at once."""
+        """Turn rows as they came into what is written of them, which is smaller, all at once."""
         with self._lock:
-            served, self._served = self._served, []
+            served, self._served, self._n_served = self._served, [], 0
         rows = list[ServedRow]()
-        try:
-            for monitor, parts in groupby(served, attrgetter("monitor")):
-                for _, alike in groupby(parts, lambda part: (type(part.rows), part.rows.dtype)):
-                    rows += monitor.served(list(alike))
-        except BaseException:
-            self._drop(sum(len(part.keys) for part in served))
-            raise
-        finally:
-            with self._lock:
-                self._n_bytes += _size_of(rows) - sum(part.n_bytes for part in served)
-        self._rows += rows
+        for _, alike in groupby(served, attrgetter("monitor", "rows.__class__", "rows.dtype")):
+            parts = list(alike)
+            try:
+                rows += parts[0].monitor.served(parts)
+            except Exception as error:
+                self.problem = one_line(error)
+                self._drop(sum(len(part.keys) for part in parts))
+        with self._lock:
+            self._rows += rows
+            self._n_bytes += _size_of(rows) - sum(part.n_bytes for part in served)
 
     def _drop(self, n_rows: int) -> None:
         with self._lock:
@@ -209,7 +214,6 @@ class Service:
         self.problem: str | None = None  # why the last reload failed
         self.now = self._load(self._stamp(), load(self.model))
         self.writer = Writer(self.state)
-        self._snapshot: tuple[float, Snapshot] | None = None
 
     def sets(
         self, rows: Any, ids: Sequence[Any] | None = None, loaded: Loaded | None = None
@@ -234,20 +238,12 @@ class Service:
         labels_are: str | None = None,
     ) -> Future[LabelCounts]:
         """Count labels of rows that were served, or will be."""
-        stored = self.writer.count(self.now.monitor.sent(ids, labels, time, None, labels_are))
-        stored.add_done_callback(self._forget_snapshot)
-        return stored
-
-    def _forget_snapshot(self, _: Any) -> None:
-        self._snapshot = None
+        return self.writer.count(self.now.monitor.sent(ids, labels, time, None, labels_are))
 
     def snapshot(self) -> Snapshot:
-        """Return the findings of the monitor, at most a second old."""
-        recent, now = self._snapshot, time.monotonic()
-        if recent is None or now - recent[0] > CACHE_SECONDS:
-            self.writer.flush(FLUSH_SECONDS)
-            recent = self._snapshot = now, self.now.monitor.snapshot()
-        return recent[1]
+        """Return the findings of the monitor, also of rows that wait, if they can be written."""
+        self.writer.flush(FLUSH_SECONDS)
+        return self.now.monitor.snapshot()
 
     def describe(self, loaded: Loaded | None = None) -> dict[str, Any]:
         """Describe a model, the current one by default."""
@@ -296,7 +292,6 @@ class Service:
             self.now = replace(loaded, stamp=stamp)
             return False
         self.now = self._load(stamp, predictor)
-        self._snapshot = None
         return True
 
     def close(self) -> None:
