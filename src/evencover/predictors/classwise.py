@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from evencover.predictors.calibration import CalibrationRows
@@ -32,16 +30,16 @@ class ClasswisePredictor(GroupPredictor):
     array([0.5 , 0.25])
     """
 
-    method: ClassVar[str] = "classwise"
-    summary: ClassVar[str] = "one threshold per class, from the class's own examples alone"
-    guarantee: ClassVar[str] = "Coverage of {target} for every class is guaranteed {sets}."
-    _usual_cause: ClassVar[str] = (
+    method = "classwise"
+    summary = "one threshold per class, from the class's own examples alone"
+    guarantee = "Coverage of {target} for every class is guaranteed {sets}."
+    _usual_cause = (
         "Each class has its own threshold. With few calibration examples, its coverage varies "
         "widely between calibration sets; with many, a shortfall suggests a distribution shift."
     )
-    _depends_on_prevalence: ClassVar[bool] = False
-    _remedies: ClassVar[tuple[str | None, str | None]] = (None, "pooled")
-    _missing_class_note: ClassVar[str] = "classwise always includes them"
+    _depends_on_prevalence = False
+    _remedies = (None, "pooled")
+    _missing_class_note = "classwise always includes them"
 
     def _derive(self, rows: CalibrationRows, state: None) -> Groups:
         return Groups(rows.by_class, np.arange(rows.n_classes))

@@ -152,21 +152,21 @@ class ClusteredPredictor(GroupPredictor):
     gamma: float | str = "auto"
     n_clusters: int | str = "auto"
 
-    method: ClassVar[str] = "clustered"
-    summary: ClassVar[str] = "one threshold per cluster of classes with similar scores"
-    guarantee: ClassVar[str] = (
+    method = "clustered"
+    summary = "one threshold per cluster of classes with similar scores"
+    guarantee = (
         "Coverage of {target} for each cluster of classes is guaranteed {sets}. A class has the "
         f"guarantee up to {OF_CLASS}."
     )
-    _guarantee_by_alpha: ClassVar[str] = (
+    _guarantee_by_alpha = (
         f"Coverage of 1 - alpha for a class is guaranteed {{sets}}, up to {OF_CLASS}."
     )
-    _State: ClassVar[Any] = ClusterState
+    _State = ClusterState
     _constraints: ClassVar[dict[str, Check]] = {
         "gamma": unless(("auto",), OPEN_SHARE),
         "n_clusters": unless(("auto",), partial(whole_number, low=1)),
     }
-    _usual_cause: ClassVar[str] = (
+    _usual_cause = (
         "The classes of a cluster share a threshold, so hard classes are covered less. Classes "
         "with too few calibration examples to join a cluster use the standard threshold."
     )

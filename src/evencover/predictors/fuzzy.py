@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import floor
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -69,16 +69,12 @@ class FuzzyPredictor(BasePredictor):
     bandwidth: float = 0.03
     holdout: float = 0.2
 
-    method: ClassVar[str] = "fuzzy"
-    summary: ClassVar[str] = "each class borrows from classes of similar frequency"
-    guarantee: ClassVar[str] = (
-        "Coverage of {target} over all examples is guaranteed {sets}{single}."
-    )
-    _State: ClassVar[Any] = FuzzyState
-    _usual_cause: ClassVar[str] = (
-        "Each class borrows from classes of similar frequency, which may be easier."
-    )
-    _missing_class_note: ClassVar[str] = "they borrow from the rarest classes"
+    method = "fuzzy"
+    summary = "each class borrows from classes of similar frequency"
+    guarantee = "Coverage of {target} over all examples is guaranteed {sets}{single}."
+    _State = FuzzyState
+    _usual_cause = "Each class borrows from classes of similar frequency, which may be easier."
+    _missing_class_note = "they borrow from the rarest classes"
     _constraints: ClassVar[dict[str, Check]] = {
         "bandwidth": unless((np.inf,), partial(real_number, low=0, open_low=True)),
         "holdout": OPEN_SHARE,

@@ -89,17 +89,13 @@ class GroupedPredictor(GroupPredictor):
 
     groups: Mapping[Any, Any] | Sequence[Any] | Array | None = None
 
-    method: ClassVar[str] = "grouped"
-    summary: ClassVar[str] = "one threshold per group of classes that you define"
-    guarantee: ClassVar[str] = (
-        "Coverage of {target} for each group of classes is guaranteed {sets}{single}."
-    )
-    supports: ClassVar[tuple[str, ...]] = ("exact",)
-    _only_if_asked: ClassVar[bool] = True  # without groups it is CLASSWISE
-    _usual_cause: ClassVar[str] = (
-        "The classes of a group share a threshold, so hard classes are covered less."
-    )
-    _missing_class_note: ClassVar[str] = "they use the threshold of their group"
+    method = "grouped"
+    summary = "one threshold per group of classes that you define"
+    guarantee = "Coverage of {target} for each group of classes is guaranteed {sets}{single}."
+    supports = ("exact",)
+    _only_if_asked = True  # without groups it is CLASSWISE
+    _usual_cause = "The classes of a group share a threshold, so hard classes are covered less."
+    _missing_class_note = "they use the threshold of their group"
 
     def _check_fit(self, fit: Fit) -> None:
         self._group_of_class(fit.rows)

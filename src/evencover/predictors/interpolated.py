@@ -41,17 +41,17 @@ class InterpolatedPredictor(BasePredictor):
 
     tau: float = 0.9
 
-    method: ClassVar[str] = "interpolated"
-    summary: ClassVar[str] = "thresholds between those of classwise and standard"
-    guarantee: ClassVar[str] = "Coverage of {twice} over all examples is guaranteed {sets}{single}."
-    _targets_average: ClassVar[bool] = False  # but at something between
-    supports: ClassVar[tuple[str, ...]] = ()
+    method = "interpolated"
+    summary = "thresholds between those of classwise and standard"
+    guarantee = "Coverage of {twice} over all examples is guaranteed {sets}{single}."
+    _targets_average = False  # but at something between
+    supports = ()
     _constraints: ClassVar[dict[str, Check]] = {"tau": partial(real_number, low=0, high=1)}
-    _usual_cause: ClassVar[str] = (
+    _usual_cause = (
         "Each threshold lies between those of classwise and standard, so hard classes are still "
         "covered less."
     )
-    _missing_class_note: ClassVar[str] = "the largest score replaces their own threshold"
+    _missing_class_note = "the largest score replaces their own threshold"
 
     def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, None]:
         alpha = self._class_alpha(rows).typical

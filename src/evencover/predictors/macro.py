@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
 from math import lcm
-from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +15,6 @@ from evencover.predictors.guarantees import ONE_THRESHOLD
 from evencover.quantiles import Thresholds
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class MacroPredictor(BasePredictor):
     """One threshold: a quantile of all scores with equal class weights.
 
@@ -44,18 +41,14 @@ class MacroPredictor(BasePredictor):
     array([0.25, 0.25])
     """
 
-    method: ClassVar[str] = "macro"
-    summary: ClassVar[str] = "one threshold, with equal weight for every class"
-    guarantee: ClassVar[str] = (
-        "Mean coverage over classes of at least {target} is guaranteed {sets}{single}."
-    )
-    _usual_cause: ClassVar[str] = ONE_THRESHOLD
-    _targets_average: ClassVar[bool] = False
-    supports: ClassVar[tuple[str, ...]] = ()
-    _depends_on_prevalence: ClassVar[bool] = False
-    _missing_class_note: ClassVar[str] = (
-        "they use the common threshold, and the guarantee excludes them"
-    )
+    method = "macro"
+    summary = "one threshold, with equal weight for every class"
+    guarantee = "Mean coverage over classes of at least {target} is guaranteed {sets}{single}."
+    _usual_cause = ONE_THRESHOLD
+    _targets_average = False
+    supports = ()
+    _depends_on_prevalence = False
+    _missing_class_note = "they use the common threshold, and the guarantee excludes them"
 
     def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, None]:
         scores, tails = self._derive(rows, None)

@@ -226,12 +226,12 @@ class PooledPredictor(BasePredictor):
     shared: float = 0.1
     split: str = "crossfit"
 
-    method: ClassVar[str] = "pooled"
-    summary: ClassVar[str] = "one threshold per class, estimated by partial pooling"
-    needs: ClassVar[tuple[str, ...]] = ("label values",)
-    supports: ClassVar[tuple[str, ...]] = ("exact", "class alpha")
-    _remedies: ClassVar[tuple[str | None, str | None]] = ("classwise", None)
-    _missing_class_note: ClassVar[str] = "their thresholds are predicted from the other classes"
+    method = "pooled"
+    summary = "one threshold per class, estimated by partial pooling"
+    needs = ("label values",)
+    supports = ("exact", "class alpha")
+    _remedies = ("classwise", None)
+    _missing_class_note = "their thresholds are predicted from the other classes"
     _constraints: ClassVar[dict[str, Check]] = {
         "strength": unless(("auto", inf), partial(real_number, low=0)),
         "shared": partial(real_number, low=0, high=1),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +15,6 @@ from evencover.predictors.fit import Fit
 from evencover.quantiles import GroupedScores, Thresholds, conformal_rank
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class RC3PPredictor(BasePredictor):
     """Rank-calibrated class-conditional prediction (Shi, Ghosh, Belkhouja, Doppa, Yan 2024).
 
@@ -44,25 +41,25 @@ class RC3PPredictor(BasePredictor):
     array([1, 8, 5, 6, 2])
     """
 
-    method: ClassVar[str] = "rc3p"
-    summary: ClassVar[str] = "one threshold and one limit on the rank per class"
-    guarantee: ClassVar[str] = (
+    method = "rc3p"
+    summary = "one threshold and one limit on the rank per class"
+    guarantee = (
         "Coverage of {target} holds for every class if the fraction of its labels beyond the rank "
         "limit is known. It is estimated, so classes with few examples may be covered less."
     )
-    needs: ClassVar[tuple[str, ...]] = ("ranks",)
-    _targets_average: ClassVar[bool] = False
-    supports: ClassVar[tuple[str, ...]] = ("class alpha",)
-    _depends_on_prevalence: ClassVar[bool] = False
-    _origin: ClassVar[str] = (
+    needs = ("ranks",)
+    _targets_average = False
+    supports = ("class alpha",)
+    _depends_on_prevalence = False
+    _origin = (
         "A set includes the class if its score is at most the threshold and its rank is within the "
         "limit. Both come from the {rows} of this class."
     )
-    _usual_cause: ClassVar[str] = (
+    _usual_cause = (
         "Each class has a threshold and a rank limit; both are estimated, and with few calibration "
         "examples their combined coverage falls short."
     )
-    _missing_class_note: ClassVar[str] = "rc3p always includes them"
+    _missing_class_note = "rc3p always includes them"
 
     def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, None]:
         assert rows.ranks is not None

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.groups import GroupPredictor
 from evencover.predictors.guarantees import ONE_THRESHOLD
 from evencover.quantiles import Groups
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class StandardPredictor(GroupPredictor):
     """One threshold for all classes: the conformal quantile of all calibration scores.
 
@@ -36,13 +32,11 @@ class StandardPredictor(GroupPredictor):
     [[0, 1], [0]]
     """
 
-    method: ClassVar[str] = "standard"
-    summary: ClassVar[str] = "one threshold for all classes"
-    guarantee: ClassVar[str] = (
-        "Coverage of {target} over all examples is guaranteed {sets}{single}."
-    )
-    _usual_cause: ClassVar[str] = ONE_THRESHOLD
-    _guarantee_by_alpha: ClassVar[str] = (
+    method = "standard"
+    summary = "one threshold for all classes"
+    guarantee = "Coverage of {target} over all examples is guaranteed {sets}{single}."
+    _usual_cause = ONE_THRESHOLD
+    _guarantee_by_alpha = (
         "Coverage of 1 - alpha over the classes with the same alpha is guaranteed {sets}{single}."
     )
 

@@ -7,7 +7,7 @@ order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +33,8 @@ class APS(Score):
 
     randomize: bool = True
 
-    name: ClassVar[str] = "aps"
-    summary: ClassVar[str] = "cumulative probability down to the class"
+    name = "aps"
+    summary = "cumulative probability down to the class"
 
     def __post_init__(self) -> None:
         flag(self.randomize, "randomize", type(self).__name__)
@@ -75,8 +75,8 @@ class RAPS(APS):
     penalty: float = 0.01
     k_reg: int = 5
 
-    name: ClassVar[str] = "raps"
-    summary: ClassVar[str] = "APS, plus a penalty per rank beyond the first few"
+    name = "raps"
+    summary = "APS, plus a penalty per rank beyond the first few"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,8 +116,8 @@ class SAPS(Score):
     randomize: bool = True
     penalty: float = 0.2
 
-    name: ClassVar[str] = "saps"
-    summary: ClassVar[str] = "the largest probability, plus a penalty per rank"
+    name = "saps"
+    summary = "the largest probability, plus a penalty per rank"
 
     def __post_init__(self) -> None:
         flag(self.randomize, "randomize", "SAPS")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +26,9 @@ class Softmax(Score):
     array([0.5 , 0.75, 0.75])
     """
 
-    name: ClassVar[str] = "softmax"
-    summary: ClassVar[str] = "1 - the class's probability"
-    needs_order: ClassVar[bool] = False
+    name = "softmax"
+    summary = "1 - the class's probability"
+    needs_order = False
 
     @in_cpp(lambda score: Native(needs_order=False))
     def formula(self, at: Position) -> Any:
@@ -76,9 +76,9 @@ class PAS(Score):
 
     prevalence: str | Sequence[Any] | Mapping[Any, float] = "auto"
 
-    name: ClassVar[str] = "pas"
-    summary: ClassVar[str] = "-p / prevalence: probability relative to class frequency"
-    needs_order: ClassVar[bool] = False
+    name = "pas"
+    summary = "-p / prevalence: probability relative to class frequency"
+    needs_order = False
 
     def __post_init__(self) -> None:
         if isinstance(self.prevalence, str) and self.prevalence == "auto":
