@@ -11,7 +11,7 @@ from evencover.rows import score_rows
 def score_matrix(score, rows, *, random_state=0, ids=None, from_logits=False, calibrating=False):
     """Score every class in every row (N, K)."""
     scoring, block = given(score, rows, random_state, ids, from_logits)
-    return scoring.matrix(block, scoring.draws(block, calibrating=calibrating))
+    return scoring.matrix(block, calibrating=calibrating)
 
 
 def true_label_scores(

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 
 from evencover import _kernels
-from evencover._kernels import Draws
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.predictors import BasePredictor
 from evencover.predictors.rule import BoundScore
 from evencover.quantiles import Thresholds
-from evencover.randomness import RandomStream
 from evencover.scores import Score, make_score
 from evencover.threads import n_threads, on_slices
 from evencover.validation import LARGEST
@@ -69,9 +67,7 @@ class SetShares:
         label_scores: FloatArray,
         label_ranks: IntArray,
     ) -> None:
-        use = int(RandomStream.SCORE) if scoring.score.is_random else None
-        draws = Draws(int(scoring.random_state), use, None, keys)
-        given = scoring.kernel_input(sample, draws)
+        given = scoring.kernel_input(sample, scoring.draws(keys))
 
         def scores_of(rows: slice) -> FloatArray:
             return _kernels.score_matrix(given.of_rows(rows))

@@ -331,14 +331,13 @@ class SizeCounter:
     def count(self, block: Block) -> IntArray:
         """Count the test rows of one block by set size (trials, K + 1)."""
         n_rows, n_classes = block.rows.shape
-        draws = self.scoring.draws(block, exact=self.exact)
-        given = self.scoring.kernel_input(block.rows, draws)
+        given = self.scoring.of_block(block, exact=self.exact)
         sizes = _kernels.set_sizes(given, self.table)
         is_test = np.stack([flags[block.start : block.start + n_rows] for flags in self.tests], 1)
         if self.keeps_top:
             top = _kernels.top_classes(block.rows)
             scores = _kernels.true_label_scores(given, top)
-            draw = _kernels.row_numbers(block.rows, draws._replace(score_use=None))[1]
+            draw = _kernels.row_numbers(block.rows, given.draws._replace(score_use=None))[1]
         for column in self.keeps_top:
             limits = self.table.vectors[column].of_classes(top)
             sizes[:, column] += ~_kernels.is_member(

@@ -87,8 +87,7 @@ class ScoreSample(NamedTuple):
     ) -> ScoreSample:
         """Score every class in sampled rows (m, K), whose random numbers have these keys (m,)."""
         n_classes = rows.shape[1]
-        draws = scoring.score.draws(scoring.random_state, keys, calibrating=True)
-        given = scoring.kernel_input(rows, draws)
+        given = scoring.kernel_input(rows, scoring.draws(keys, calibrating=True))
         scores = np.empty(rows.shape, dtype=np.float32)
         ranks = np.empty(rows.shape, np.min_scalar_type(n_classes)) if with_ranks else None
         step = max(1, NUMBERS_AT_ONCE // n_classes)
@@ -179,7 +178,7 @@ class SampleCollector:
         chosen = np.flatnonzero(is_possible)
         chosen = chosen[smallest(hashes[chosen], chosen, sample_size(self.n_classes))]
         rows, labels = block.rows[chosen], block.labels[chosen]
-        keys = _kernels.row_keys(block.rows, self.scoring.draws(block))[chosen]
+        keys = _kernels.row_keys(block.rows, self.scoring.draws(block.ids, block.start))[chosen]
         sample = ScoreSample.of(self.scoring, rows, keys, labels, with_ranks=self.with_ranks)
         return hashes[chosen], block.start + chosen, *sample
 

@@ -229,7 +229,7 @@ class Fit:
         scoring, rows, groups = self.rule.scoring.for_input(logits), block.rows, self.groups
         is_listed, is_exact = isinstance(rows, TopK), self.method.exact
         if groups is not None and not is_listed and scoring.score.base is scoring.score:
-            given = scoring.kernel_input(rows, scoring.draws(block, exact=is_exact))
+            given = scoring.of_block(block, exact=is_exact)
             calibration = (groups.scores.scores, groups.scores.offsets, groups.of_class)
             with scoring.checking(block):
                 return _kernels.p_values(given, *calibration)
@@ -238,15 +238,12 @@ class Fit:
         if is_exact:  # a row itself counts at random
             own_share -= scoring.rank_draws(block)
         if not is_listed:
-            scores = scoring.matrix(block, scoring.draws(block))
+            scores = scoring.matrix(block)
             return compute(scores, np.arange(self.n_classes), own_share[:, None])
         from scipy.sparse import csr_array
 
         # The entries of all rows are one row of the classes that they list.
-        scores, own_share = (
-            scoring.entries(block, scoring.draws(block))[0],
-            own_share[rows.row_of_entry],
-        )
+        scores, own_share = scoring.entries(block), own_share[rows.row_of_entry]
         p_values = compute(scores[None], rows.classes, own_share[None])[0]
         return csr_array((p_values, rows.classes, rows.starts), shape=rows.shape)
 

@@ -22,7 +22,7 @@ from evencover.evaluation.metrics import Confusions, EvaluationCounts, Tally
 from evencover.ids import id_keys
 from evencover.predictors.acceptance import Acceptance
 from evencover.quantiles import Thresholds
-from evencover.randomness import places
+from evencover.randomness import RandomStream, places
 from evencover.rows import are_probabilities, raise_bad_row, score_rows
 from evencover.scores import Score, Softmax
 from evencover.sets import PredictionSets
@@ -79,21 +79,38 @@ class BoundScore:
         """Return rows as kernels take them, for base scores."""
         return KernelInput(rows, self.score.base.kernel, draws, self.logits)
 
-    def draws(self, block: Block, **purpose: bool) -> Draws:
-        """Describe the random numbers of a block's rows."""
-        return self.score.draws(self.random_state, block.ids, block.start, **purpose)
+    def of_block(self, block: Block, **purpose: bool) -> KernelInput:
+        """Return the rows of a block as kernels take them, for base scores."""
+        return self.kernel_input(block.rows, self.draws(block.ids, block.start, **purpose))
+
+    def draws(
+        self,
+        ids: Array | None,
+        first: int = 0,
+        *,
+        calibrating: bool = False,
+        exact: bool = False,
+    ) -> Draws:
+        """Describe the random numbers of rows that start at row `first` of the input.
+
+        Without randomization u = 1, the class's full probability. Calibration and prediction never
+        share random numbers, even for equal ids.
+        """
+        use = RandomStream.CALIBRATION_SCORE if calibrating else RandomStream.SCORE
+        score_use = int(use) if self.score.is_random else None
+        exact_use = int(RandomStream.EXACT) if exact else None
+        return Draws(int(self.random_state), score_use, exact_use, ids, first)
 
     def rank_draws(self, block: Block) -> FloatArray:
         """Draw the number of each row that decides between two ranks (n,)."""
-        draws = self.draws(block, exact=True)._replace(score_use=None)
+        draws = self.draws(block.ids, block.start, exact=True)._replace(score_use=None)
         return _kernels.row_numbers(block.rows, draws)[1]
 
     def true_labels(self, block: Block, *, calibrating: bool = False) -> FloatArray:
         """Compute base scores of the true labels (n,)."""
         assert block.labels is not None
-        draws = self.draws(block, calibrating=calibrating)
+        given = self.of_block(block, calibrating=calibrating)
         with self.checking(block):
-            given = self.kernel_input(block.rows, draws)
             return _kernels.true_label_scores(given, block.known_labels)
 
     def top_scores(self, rows: Array, top_classes: IntArray) -> FloatArray:
@@ -171,17 +188,17 @@ class BoundScore:
         with self.checking(block):
             return _kernels.true_label_ranks(self.kernel_input(block.rows), block.known_labels)
 
-    def matrix(self, block: Block, draws: Draws) -> FloatArray:
+    def matrix(self, block: Block, *, calibrating: bool = False) -> FloatArray:
         """Compute scores of every class (n, K)."""
         with self.checking(block):
-            scores = _kernels.score_matrix(self.kernel_input(block.rows, draws))
+            scores = _kernels.score_matrix(self.of_block(block, calibrating=calibrating))
         return self.score.from_base(scores, np.arange(scores.shape[1]))
 
-    def entries(self, block: Block, draws: Draws) -> tuple[FloatArray, IntArray]:
-        """Compute scores and ranks of all listed classes of top-k rows."""
+    def entries(self, block: Block) -> FloatArray:
+        """Compute scores of all listed classes of top-k rows."""
         with self.checking(block):
-            scores, ranks = _kernels.score_entries(self.kernel_input(block.rows, draws))
-        return self.score.from_base(scores, block.rows.classes), ranks
+            scores, _ = _kernels.score_entries(self.of_block(block))
+        return self.score.from_base(scores, block.rows.classes)
 
 
 def _on_grid(p: FloatArray) -> FloatArray:
@@ -310,13 +327,8 @@ class SetRule:
     def _ready(self) -> Callable[[Array, Array | None], tuple[IntArray, Array]]:
         """The kernel with everything but the rows."""
         scoring = self.scoring
-        draws = scoring.score.draws(scoring.random_state, None, exact=self.is_randomized)
-        given = scoring.kernel_input(None, draws)
+        given = scoring.kernel_input(None, scoring.draws(None, exact=self.is_randomized))
         return _kernels.ready_sets(given, self.thresholds, keep_top=self.keep_top)
-
-    def _kernel_input(self, block: Block) -> KernelInput:
-        draws = self.scoring.draws(block, exact=self.is_randomized)
-        return self.scoring.kernel_input(block.rows, draws)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is made ready, which stays in this process."""
@@ -324,7 +336,7 @@ class SetRule:
 
     def sets(self, block: Block) -> PredictionSets:
         """Compute the prediction set of each row, the most probable class first."""
-        given = self._kernel_input(block)
+        given = self.scoring.of_block(block, exact=self.is_randomized)
         with self.scoring.checking(block):
             starts, classes = _kernels.prediction_sets(
                 given, self.thresholds, keep_top=self.keep_top
@@ -336,7 +348,7 @@ class SetRule:
         assert block.labels is not None
         with self.scoring.checking(block):
             return _kernels.set_coverage(
-                self._kernel_input(block),
+                self.scoring.of_block(block, exact=self.is_randomized),
                 block.known_labels,
                 self.thresholds,
                 keep_top=self.keep_top,

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from evencover._kernels import Draws, Formula, Native, Position
-from evencover.arrays import Array, FloatArray, IntArray
+from evencover._kernels import Formula, Native, Position
+from evencover.arrays import FloatArray, IntArray
 from evencover.quantiles import Thresholds
-from evencover.randomness import RandomStream
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -88,25 +87,6 @@ class Score(ABC):
     def is_random(self) -> bool:
         """Whether the score uses the row's uniform."""
         return bool(getattr(self, "randomize", False))
-
-    def draws(
-        self,
-        random_state: int,
-        ids: Array | None,
-        first: int = 0,
-        *,
-        calibrating: bool = False,
-        exact: bool = False,
-    ) -> Draws:
-        """Describe the random numbers of rows that start at row `first` of the input.
-
-        Without randomization u = 1, the class's full probability. Calibration and prediction never
-        share random numbers, even for equal ids.
-        """
-        use = RandomStream.CALIBRATION_SCORE if calibrating else RandomStream.SCORE
-        score_use = int(use) if self.is_random else None
-        exact_use = int(RandomStream.EXACT) if exact else None
-        return Draws(int(random_state), score_use, exact_use, ids, first)
 
     def to_dict(self) -> dict[str, Any]:
         """Return name and parameters, as `make_score` takes them."""

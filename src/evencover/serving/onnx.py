@@ -394,7 +394,7 @@ def onnx_inputs(
     source = Fit.of(predictor).open(probabilities, ids=ids, read_labels=False)
     rule, numbers = predictor.rule(), []
     for block in source.blocks():
-        draws = rule.scoring.draws(block, exact=rule.is_randomized)
+        draws = rule.scoring.draws(block.ids, block.start, exact=rule.is_randomized)
         numbers.append(_kernels.row_numbers(block.rows, draws))
     uniform, draw = (np.concatenate(part) for part in zip(*numbers, strict=True))
     inputs = {"uniform": uniform} if rule.scoring.score.base.is_random else {}
