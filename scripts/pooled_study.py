@@ -33,7 +33,7 @@ from evencover.data import as_source, load_filetypes, load_languages
 from evencover.plotting import BLUE
 from evencover.predictors import BasePredictor, make_predictor
 from evencover.quantiles import ClassAlpha
-from evencover.randomness import places
+from evencover.randomness import row_indices
 from evencover.scores import make_score
 
 FILES = {  # name of a file -> its title, and whether POOLED was developed on it
@@ -158,7 +158,7 @@ def compare_methods(
         if isinstance(size, float):
             chosen = calibration_split(labels, 0, number, size)
         else:
-            ids = places(0, len(labels)) + np.uint64(number << 40)
+            ids = row_indices(0, len(labels)) + np.uint64(number << 40)
             chosen = rows_of_each_class(labels, size, 0, ids)
         splits.append(Split.of(len(chosen) / len(labels), number, chosen, len(labels)))
     alpha = ClassAlpha.of(0.1, None, scored.n_classes)

@@ -22,7 +22,7 @@ from evencover import APS, StandardPredictor, _kernels
 from evencover._kernels import Draws
 from evencover.errors import InputError
 from evencover.ids import id_keys
-from evencover.randomness import RandomStream, places, random_order, uniforms
+from evencover.randomness import RandomStream, random_order, row_indices, uniforms
 
 
 def philox4x32(counter, key):
@@ -83,7 +83,7 @@ def test_uses_keep_their_numbers():
 
 def test_uniforms_are_uniform_and_streams_independent():
     """Fixed seeds; each of the 16 tests below would fail for one seed in 10,000."""
-    ids = places(0, 20_000)
+    ids = row_indices(0, 20_000)
     streams = [
         uniforms(seed, use, ids)
         for seed in (0, 1)
@@ -101,7 +101,9 @@ def test_uniforms_are_uniform_and_streams_independent():
 
 def test_random_order_is_a_fair_permutation_of_the_ids():
     """Each of 6 orders of 3 rows equally often over 6,000 seeds; false alarm 1 in 10,000."""
-    orders = [tuple(random_order(seed, RandomStream.SPLIT, places(0, 3))) for seed in range(6000)]
+    orders = [
+        tuple(random_order(seed, RandomStream.SPLIT, row_indices(0, 3))) for seed in range(6000)
+    ]
     counts = [orders.count(order) for order in itertools.permutations(range(3))]
     assert sum(counts) == 6000
     assert chisquare(counts).pvalue > 1e-4

@@ -55,11 +55,11 @@ def random_order(random_state: int, use: RandomStream, ids: Array) -> Array:
     in_order = key[order]
     if (in_order[1:] != in_order[:-1]).all():
         return order
-    at = places(0, len(ids))
+    at = row_indices(0, len(ids))
     bits = _kernels.random_bits(int(random_state), int(RandomStream.REPEATED_IDS), at)
     return np.lexsort((at, bits, ids, key))
 
 
-def places(start: int, stop: int) -> Array:
+def row_indices(start: int, stop: int) -> Array:
     """Return each row's index in the whole input."""
     return np.arange(start, stop, dtype=np.uint64)

@@ -10,7 +10,7 @@ import numpy as np
 from evencover import _kernels
 from evencover.arrays import Array, IntArray
 from evencover.errors import InputError, warn_caller
-from evencover.randomness import RandomStream, places, random_order
+from evencover.randomness import RandomStream, random_order, row_indices
 from evencover.validation import whole_number
 
 CalibrationSize = int | float  # examples of each class, or a fraction of all rows
@@ -87,7 +87,7 @@ def calibration_split(
     >>> labels[calibration_split(labels, 0, size=2)].tolist()
     [0, 0, 1, 2]
     """
-    ids = places(0, len(labels)) + np.uint64(repetition << 40)
+    ids = row_indices(0, len(labels)) + np.uint64(repetition << 40)
     if isinstance(size, float | np.floating):
         if not 0 < size < 1:
             raise InputError(f"A fraction of calibration rows must be in (0, 1). Got {size!r}.")

@@ -38,7 +38,7 @@ from evencover.predictors.calibration import (
 from evencover.predictors.caps import ScoreSample, sampled_of
 from evencover.predictors.fit import Fit
 from evencover.predictors.rule import BoundScore
-from evencover.randomness import places
+from evencover.randomness import row_indices
 from evencover.scores import Score, make_score
 from evencover.sizes import at_once, sampled
 from evencover.threads import map_on_threads
@@ -212,7 +212,9 @@ class ScoredRows:
     def _sampled(self) -> Array:
         """Choose the rows (N,) on which costs are estimated."""
         n_rows = len(self.labels)
-        ids = places(0, n_rows) + np.uint64(1 << 56)  # a range of its own: no repetition has it
+        ids = row_indices(0, n_rows) + np.uint64(
+            1 << 56
+        )  # a range of its own: no repetition has it
         n_sampled = min(n_rows, MOST_COST_ROWS, max(64, MOST_COST_NUMBERS // self.n_classes))
         return ~other_rows(random_rows(0, ids, n_sampled), n_rows)
 

@@ -12,7 +12,7 @@ from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.readers import RawBlock, Reader, rows_per_block, rows_per_part
 from evencover.data.source import Contents, Labels, Source
-from evencover.randomness import RandomStream, check_random_state, places, random_order
+from evencover.randomness import RandomStream, check_random_state, random_order, row_indices
 from evencover.threads import map_on_threads
 from evencover.validation import raise_unknown, real_number
 
@@ -211,7 +211,7 @@ class _SimulatedClasses:
 
     def _class_normals(self, first: int) -> FloatArray:
         """Draw standard normal coordinates, one row for each of K classes or groups."""
-        ids = (places(first, first + self.n_classes) * np.uint64(SLOTS))[:, None]
+        ids = (row_indices(first, first + self.n_classes) * np.uint64(SLOTS))[:, None]
         return self.normals(
             RandomStream.SIMULATED_CLASSES,
             ids + np.arange(self.parameters.dimensions, dtype=np.uint64),
@@ -235,7 +235,7 @@ class SimulatedReader(Reader):
         """Compute probabilities of rows `start` to `stop` - 1 as float32."""
         classes, class_of_row = self.classes, self.class_of_row[start:stop]
         p, first = classes.parameters, self.first_row + start
-        ids = places(first, first + len(class_of_row))[:, None] * np.uint64(SLOTS)
+        ids = row_indices(first, first + len(class_of_row))[:, None] * np.uint64(SLOTS)
         slots = np.append(np.arange(p.dimensions), EXTRA_SLOT).astype(np.uint64)
         normals = classes.normals(RandomStream.SIMULATED_ROWS, ids + slots)
         difficulty = np.exp(p.row_spread * _skewed(normals[:, -1], p.row_skew))
@@ -288,4 +288,4 @@ def _on_grid(values: FloatArray, step: float, limit: float) -> Array:
 
 def _slot_ids(n: int, slot: int) -> Array:
     """Return ids of the random numbers of n rows, or classes, in one slot."""
-    return places(0, n) * np.uint64(SLOTS) + np.uint64(slot)
+    return row_indices(0, n) * np.uint64(SLOTS) + np.uint64(slot)

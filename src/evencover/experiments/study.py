@@ -36,7 +36,7 @@ from evencover.output.folders import input_digest, resumable_folder
 from evencover.predictors import BasePredictor, make_predictor
 from evencover.predictors.fit import Fit
 from evencover.quantiles import Alpha, exact_fraction
-from evencover.randomness import check_random_state, places
+from evencover.randomness import check_random_state, row_indices
 from evencover.scores import Score, make_score
 from evencover.sizes import at_once
 from evencover.validation import flag, raise_unknown, real_number, whole_number
@@ -399,7 +399,7 @@ def sample(
     They are part of the rows for the size `of`, if it is given.
     """
     # Every calibration size and repetition has its own range of ids, and thus its own order.
-    ids = places(0, n_rows) + np.uint64(((of or n_avg) << 48) + (repetition << 32))
+    ids = row_indices(0, n_rows) + np.uint64(((of or n_avg) << 48) + (repetition << 32))
     return random_rows(seed, ids, n_avg * n_classes)
 
 

@@ -41,7 +41,7 @@ from evencover.predictors.calibration import require_labels, warn_of_mismatch
 from evencover.predictors.fit import Fit
 from evencover.predictors.rule import SetRule
 from evencover.quantiles import Thresholds, exact_fraction
-from evencover.randomness import places
+from evencover.randomness import row_indices
 from evencover.sets import PredictionSets
 from evencover.topk import concatenate_rows
 from evencover.validation import real_number
@@ -50,7 +50,7 @@ from evencover.validation import real_number
 def row_contents(rows: Array) -> Array:
     """Hash the numbers of each row (n,) to 64 bits, whatever its place and floating-point type."""
     keys = _kernels.row_keys(rows, NO_DRAWS)  # mixed(mixed(contents) + places)
-    return keys if len(keys) == 1 else mixed(unmixed(keys) - places(0, len(keys)))
+    return keys if len(keys) == 1 else mixed(unmixed(keys) - row_indices(0, len(keys)))
 
 
 def signed(keys: Array) -> list[int]:

@@ -24,7 +24,7 @@ from evencover.arrays import FloatArray
 from evencover.classes import Classes
 from evencover.errors import InputError
 from evencover.monitoring.database import MEMORY, Database
-from evencover.randomness import RandomStream, places, random_order
+from evencover.randomness import RandomStream, random_order, row_indices
 from evencover.sets import PredictionSets
 
 FORMAT = 5
@@ -389,7 +389,7 @@ class MonitorState:
         """
         if not labels:
             return
-        keys = places(0, len(labels))
+        keys = row_indices(0, len(labels))
         if labels[0].id is not None:
             keys = np.array([label.id for label in labels], dtype=np.int64).astype(np.uint64)
         order = random_order(0, RandomStream.EVIDENCE, keys).tolist()

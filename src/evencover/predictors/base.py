@@ -22,8 +22,8 @@ from evencover.predictors.acceptance import CONFIDENCE, Acceptance, fit_acceptan
 from evencover.predictors.calibration import (
     CalibrationInputs,
     appended,
+    read_calibration,
     read_predictions,
-    read_rows,
     require_labels,
     rows_of_scores,
 )
@@ -152,7 +152,7 @@ class BasePredictor(Method, Shown):
         scoring, collector = assumed.for_input(source.logits), None
         if self.max_share is not None:
             collector = SampleCollector(scoring, source.n_classes, "ranks" in self.needs)
-        rows, read = read_rows(source, scoring, self.needs, executor, collector)
+        rows, read = read_calibration(source, scoring, self.needs, executor, collector)
         sample = None if collector is None else collector.result()
         inputs = CalibrationInputs.of(read, len(rows.scores))
         self.fit_ = Fit.calibrated(self, rows, inputs, sample)

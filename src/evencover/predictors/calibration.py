@@ -23,7 +23,7 @@ from evencover.predictors.caps import SampleCollector
 from evencover.predictors.right_model import Predictions
 from evencover.predictors.rule import BoundScore
 from evencover.quantiles import ClassAlpha, GroupedScores, Groups, calibration_scores
-from evencover.randomness import RandomStream, places, random_order
+from evencover.randomness import RandomStream, random_order, row_indices
 from evencover.scores import Score
 from evencover.topk import fewer
 from evencover.validation import whole_number
@@ -213,7 +213,7 @@ def score_true_labels(
     return tuple(columns)
 
 
-def read_rows(
+def read_calibration(
     source: Source,
     scoring: BoundScore,
     needs: tuple[str, ...],
@@ -247,7 +247,7 @@ def read_rows(
         )
         columns = tuple(column[is_known] for column in columns)
     scores, labels, *more = columns
-    ids = more.pop(0) if source.has_ids else places(source.offset, source.offset + len(scores))
+    ids = more.pop(0) if source.has_ids else row_indices(source.offset, source.offset + len(scores))
     if source.has_ids:
         warn_of_repeated_ids(ids)
     rows = CalibrationRows(
@@ -306,7 +306,7 @@ def appended(
             "to keep ids, calibrate again on all rows with ids."
         )
     source = replace(source, offset=int(old.ids[-1]) + 1 if old.by_index else 0)
-    new, read = read_rows(source, scoring, needs, executor)
+    new, read = read_calibration(source, scoring, needs, executor)
     rows = old.followed_by(new)
     inputs = inputs.followed_by(read, len(old), rows.labels, rows.n_classes)
     n_old = 0
@@ -338,7 +338,7 @@ def rows_of_scores(
     if len(scores) == 0:
         raise InputError("There must be at least one calibration row. Got none.")
     by_index = ids is None
-    ids = places(0, len(scores)) if ids is None else id_keys(ids, len(scores))
+    ids = row_indices(0, len(scores)) if ids is None else id_keys(ids, len(scores))
     if not by_index:
         warn_of_repeated_ids(ids)
     names = as_class_names(class_names, n_classes)

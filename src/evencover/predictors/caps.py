@@ -25,7 +25,7 @@ from evencover.engine.blocks import joined
 from evencover.errors import InputError
 from evencover.predictors.rule import BoundScore
 from evencover.quantiles import Thresholds, exact_fraction
-from evencover.randomness import RandomStream, places
+from evencover.randomness import RandomStream, row_indices
 from evencover.scores import Score
 from evencover.sizes import at_once, sampled
 from evencover.threads import on_slices
@@ -172,7 +172,7 @@ class SampleCollector:
         assert block.labels is not None
         ids = block.ids
         if ids is None:
-            ids = places(block.start, block.start + len(block.labels))
+            ids = row_indices(block.start, block.start + len(block.labels))
         hashes = hashed(ids)
         is_possible = (block.labels < self.n_classes) & (hashes <= np.uint64(self._limit))
         chosen = np.flatnonzero(is_possible)

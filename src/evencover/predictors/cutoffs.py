@@ -23,7 +23,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
 from evencover.predictors.acceptance import CONFIDENCE
 from evencover.predictors.right_model import INTERCEPTS, Predictions, RightModel
-from evencover.randomness import RandomStream, places, random_order
+from evencover.randomness import RandomStream, random_order, row_indices
 from evencover.validation import real_number
 
 ERROR_SHARE = 0.85
@@ -138,7 +138,7 @@ def _for_test(
     classes: IntArray, n_classes: int, accuracy: float, confidence: float, random_state: int
 ) -> Array:
     """Choose three quarters of the reviews of each class with enough of them."""
-    order = random_order(random_state, RandomStream.ACCEPTANCE, places(0, len(classes)))
+    order = random_order(random_state, RandomStream.ACCEPTANCE, row_indices(0, len(classes)))
     by_class = order[np.argsort(classes[order], kind="stable")]
     counts = np.bincount(classes, minlength=n_classes)
     starts = np.repeat(np.cumsum(counts) - counts, counts)

@@ -22,7 +22,7 @@ from evencover.evaluation.metrics import Confusions, EvaluationCounts, Tally
 from evencover.ids import id_keys
 from evencover.predictors.acceptance import Acceptance
 from evencover.quantiles import Thresholds
-from evencover.randomness import RandomStream, places
+from evencover.randomness import RandomStream, row_indices
 from evencover.rows import are_probabilities, raise_bad_row, score_rows
 from evencover.scores import Score, Softmax
 from evencover.sets import PredictionSets
@@ -136,7 +136,7 @@ class BoundScore:
         top = _kernels.top_classes(block.rows)
         keys = block.ids
         if keys is None:
-            keys = places(block.start, block.start + len(top))
+            keys = row_indices(block.start, block.start + len(top))
         with self.checking(block):
             found = [(self.top_scores(block.rows, top), top)]
             found += [self.top_nodes(block.rows, levels, k) for k in range(1, levels.n_levels)]
