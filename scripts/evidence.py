@@ -122,6 +122,18 @@ STEPS = {
             "images/study/languages.png",
         ),
     ),
+    "case": Step(
+        "scripts/case_study.py",
+        (
+            "evidence/case_answers.txt",
+            "evidence/case_cap.md",
+            "evidence/case_compare.txt",
+            "evidence/case_cutoffs.md",
+            "evidence/case_evaluate.txt",
+            "evidence/case_monitor.txt",
+        ),
+        package="magika",
+    ),
     "magika": Step(
         "scripts/record_magika.py",
         tuple(f"evidence/magika_{part}.txt" for part in ("sets", "types", "review")),
