@@ -38,12 +38,12 @@ class PeriodCounts(NamedTuple):
 class ClassEvidence(NamedTuple):
     """Counts and log evidence of each class, and of all labels together."""
 
+    overall_log_e: float
     counts: IntArray  # (6, K) labeled examples: all, and by outcome
     log_e: FloatArray  # (K,)
     log_shift: FloatArray  # (K,)
     strongest: IntArray  # (K,) the block with the largest share of the evidence
     limits: FloatArray  # (2, K) limits of coverage: of all classes, at all times
-    overall_log_e: float
 
     @property
     def order(self) -> IntArray:
@@ -93,7 +93,7 @@ class LabelLog:
         self._n_arrived = np.zeros(n_classes, dtype=np.int64)  # of each class, also replaced ones
         counts, none = np.zeros((6, n_classes), dtype=np.int64), np.zeros(n_classes)
         limits = np.stack([none, none + 1])
-        self.evidence = ClassEvidence(counts, none, none, counts[0], limits, 0.0)
+        self.evidence = ClassEvidence(0.0, counts, none, none, counts[0], limits)
 
     def advance(self, run: Any) -> None:
         """Read the labels that arrived; compute the evidence of their classes."""
@@ -166,27 +166,22 @@ class LabelLog:
         counts = np.add.reduceat(table, starts, axis=0).T
         level = self.model.false_alarm / self.model.n_classes
         limits = coverage_limits(counts[1], counts[0] - counts[1], level).T
-        return evidence._replace(
-            counts=_replaced(evidence.counts, classes, counts),
-            log_e=_replaced(evidence.log_e, classes, log_e),
-            log_shift=_replaced(evidence.log_shift, classes, log_shift),
-            strongest=_replaced(evidence.strongest, classes, strongest - starts),
-            limits=_replaced(evidence.limits, classes, limits),
-        )
+        columns = counts, log_e, log_shift, strongest - starts, limits
+        replaced: list[Any] = [values.copy() for values in evidence[1:]]
+        for values, new in zip(replaced, columns, strict=True):
+            values[..., classes] = new
+            values.setflags(write=False)
+        return ClassEvidence(float(overall[0]), *replaced)
 
     # ---- looks at the labels -----------------------------------------------------------------
 
-    @property
-    def answers(self) -> tuple[int, int]:
-        """The labels of rows that were answered, and those that the answer is right for."""
-        n_answered, n_right = self.labels.sums(np.zeros(1, dtype=int), 1)[0, 4:].tolist()
-        return n_answered, n_right
-
-    def latest(self, n_labels: int) -> tuple[int, int]:
-        """Return how many of the last labels there are, and how many of these are covered."""
-        last = self.labels.of(np.flatnonzero(self.labels.outcome)[-n_labels:])
-        n_rows, n_covered = last.sums(np.zeros(1, dtype=int), 1)[0, :2].tolist()
-        return n_rows, n_covered
+    def tally(self, n_labels: int | None = None) -> list[int]:
+        """Return the counts (6,) of all labels, or of the last ones."""
+        chosen = self.labels
+        if n_labels is not None:
+            chosen = chosen.of(np.flatnonzero(chosen.outcome)[-n_labels:])
+        counts: list[int] = chosen.sums(np.zeros(1, dtype=int), 1)[0].tolist()
+        return counts
 
     def periods(self, classes: Any = ()) -> list[PeriodCounts]:
         """Return the counts of all labels by period, and those of some classes."""
@@ -227,13 +222,6 @@ class LabelLog:
 def _outcome(covered: int, is_within: int | None, is_right: int | None) -> int:
     scored = 0 if is_within is None else 2 + 4 * is_within
     return 1 + covered + scored + (0 if is_right is None else 8 + 16 * is_right)
-
-
-def _replaced(values: Array, classes: IntArray, new: Array) -> Any:
-    values = values.copy()
-    values[..., classes] = new
-    values.setflags(write=False)
-    return values
 
 
 def _below(table: IntArray, starts: IntArray, targets: FloatArray) -> tuple[FloatArray, IntArray]:

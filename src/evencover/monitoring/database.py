@@ -222,14 +222,14 @@ class Database:
             rows += self.run(f"{sql} IN ({', '.join('?' * len(part))}) {then}", *values, *part)
         return rows
 
-    def insert(self, table: str, rows: Sequence[Sequence[Any]], then: str = "DO NOTHING") -> int:
-        """Insert rows; return the number of those that were new or changed."""
+    def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Insert rows, but none whose key is there; return the number of new ones."""
         n_new, step = 0, MAX_VALUES // len(rows[0]) if rows else 1
         # One statement for many rows: each one would hand Python's lock over and back.
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             marks = ", ".join([f"({', '.join('?' * len(part[0]))})"] * len(part))
-            sql = f"INSERT INTO {table} VALUES {marks} ON CONFLICT {then}"
+            sql = f"INSERT INTO {table} VALUES {marks} ON CONFLICT DO NOTHING"
             sql = sql.replace("?", "%s") if self.is_postgresql else sql
             n_new += self._connection.execute(sql, list(chain.from_iterable(part))).rowcount
         return n_new

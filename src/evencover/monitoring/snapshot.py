@@ -37,14 +37,14 @@ class Snapshot:
     model: ModelEntry
     evidence: ClassEvidence
     tests_shift: bool  #: whether the predictor keeps calibration scores to compare with
-    latest: tuple[int, int]  #: of the last `LATEST` labels: how many there are, and are covered
+    counts: Sequence[int]  #: of all labels: all, covered, with a score, within, answered, right
+    latest: Sequence[int]  #: the same of the last `LATEST` labels
     periods: Sequence[PeriodCounts]  #: of all classes together, and of the strongest evidence
     since: Mapping[int, str]  #: the period in which the evidence of each class in alarm began
     waiting: int  #: labels that wait for their row
     expired: int  #: rows that were removed without a label, past the retention
     alarms: IntArray  #: the classes below target, those with the strongest evidence first
     shifts: IntArray  #: the classes whose scores shifted since calibration, in the same order
-    answered: tuple[int, int]  #: labels of rows that were answered, and those answered right
 
     @property
     def rows(self) -> IntArray:
@@ -59,9 +59,7 @@ class Snapshot:
     @property
     def totals(self) -> tuple[int, int]:
         """Labeled examples, and those that are covered, with labels of unknown classes."""
-        counts = [row[2:] for row in self.periods if row.class_index == OVERALL]
-        n_rows, n_covered = np.sum(counts, axis=0, dtype=int).tolist() if counts else (0, 0)
-        return n_rows, n_covered
+        return self.counts[0], self.counts[1]
 
     @property
     def unknown_labels(self) -> int:
@@ -119,26 +117,18 @@ class Snapshot:
         """
         of_all = [row for row in self.periods if row.class_index == OVERALL]
         _, period, *of_period = (of_all or [PeriodCounts(OVERALL, "", 0, 0)])[-1]
-        parts = {"all": self.totals, "latest_labels": self.latest, "latest_period": of_period}
-        found: dict[str, dict[str, Any]] = {}
-        for name, (n_rows, n_covered) in parts.items():
-            low, high = clopper_pearson(n_covered, n_rows).tolist()
-            found[name] = {
-                "rows": n_rows,
-                "coverage": n_covered / n_rows if n_rows else None,
-                "interval": [low, high],
-                "below_target": high < float(self.model.targets.min()),
-            }
-        found["latest_period"]["period"] = period
+        found = {
+            "all": _share("coverage", *self.counts[:2]),
+            "latest_labels": _share("coverage", *self.latest[:2]),
+            "latest_period": _share("coverage", *of_period) | {"period": period},
+        }
+        for part in found.values():
+            part["below_target"] = part["interval"][1] < float(self.model.targets.min())
         return found
 
     def answers(self) -> dict[str, Any] | None:
         """Return the accuracy of answered rows with its limits for one look; None without any."""
-        n_answered, n_right = self.answered
-        if not n_answered:
-            return None
-        interval = clopper_pearson(n_right, n_answered).tolist()
-        return {"rows": n_answered, "accuracy": n_right / n_answered, "interval": interval}
+        return _share("accuracy", *self.counts[4:]) if self.counts[4] else None
 
     def summary(self) -> dict[str, Any]:
         """Return every class, the strongest evidence first, and the result of each test.
@@ -201,6 +191,12 @@ class Snapshot:
         return classes
 
 
+def _share(name: str, n_rows: int, n_hits: int) -> dict[str, Any]:
+    """Return a share of rows by a name, None for no rows, with its limits for one look."""
+    interval = clopper_pearson(n_hits, n_rows).tolist()
+    return {"rows": n_rows, name: n_hits / n_rows if n_rows else None, "interval": interval}
+
+
 def _messages(found: Snapshot) -> dict[str, str]:
     """Return the result of each test, and recent coverage, in a sentence."""
     targets, least = found.model.targets, f"{100 * found.model.targets.min():.4g}%"
@@ -252,9 +248,9 @@ def read_snapshot(state: MonitorState, log: LabelLog) -> Snapshot:
     )
     named = np.append(alarms[:MOST_NAMED], shifts[:MOST_NAMED])
     since, shift = log.since(np.union1d(alarms, shifts)), log.urn is not None
-    periods, latest = log.periods(named), log.latest(LATEST)
-    rest = waiting.n, state_row.expired, alarms, shifts, log.answers
-    return Snapshot(model, evidence, shift, latest, periods, since, *rest)
+    labels = log.tally(), log.tally(LATEST), log.periods(named), since
+    rest = waiting.n, state_row.expired, alarms, shifts
+    return Snapshot(model, evidence, shift, *labels, *rest)
 
 
 def _raised(log_e: FloatArray, level: float) -> IntArray:

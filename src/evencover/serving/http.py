@@ -151,7 +151,7 @@ class Application:
         post: dict[str, Endpoint] = {"/v1/sets": self.sets, "/v1/labels": self.labels}
         get: dict[str, Endpoint] = {
             "/v1/coverage": lambda _: self._read(self._findings),
-            "/v1/model": lambda _: self.service.describe(),
+            "/v1/model": lambda _: self.service.now.describe(),
             "/healthz": lambda _: self.service.health(),
             "/metrics": self.prometheus,
             "/v2": lambda _: about | {"extensions": ["binary_tensor_data"]},
@@ -159,7 +159,7 @@ class Application:
             "/v2/health/ready": lambda _: {"ready": True},
         }
         for path in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
-            get[path] = lambda request: bodies.metadata(self.service.describe(self._named(request)))
+            get[path] = lambda request: bodies.metadata(self._named(request).describe())
             get[f"{path}/ready"] = lambda request: {
                 "name": self._named(request).name,
                 "ready": True,

@@ -195,6 +195,27 @@ class Loaded:
         """(K,) the size of each class's name in an answer."""
         return np.array([len(json.dumps(name)) + 1 for name in self.monitor.model.classes.index])
 
+    def describe(self) -> dict[str, Any]:
+        """Describe the model."""
+        predictor, acceptance = self.predictor, self.rule.acceptance
+        return {
+            "model": self.version,
+            "name": self.name,
+            "method": predictor.method,
+            "score": predictor.score_.name,
+            "alpha": str(predictor.fit_.alpha),
+            "exact": predictor.exact,
+            "keep_top": self.rule.keep_top,
+            "accept_accuracy": None if acceptance is None else acceptance.accuracy,
+            "reads": self.reads,
+            "guarantee": predictor.guarantee_text,
+            "capped_classes": predictor.fit_.capped_shares,
+            "n_classes": predictor.n_classes_,
+            "n_calibration": predictor.n_calibration_,
+            "class_names": predictor.class_names_,
+            "groups": [] if acceptance is None else list(acceptance.groups),
+        }
+
 
 class Service:
     """Answer requests with the current model, and record rows and labels for its monitor.
@@ -244,29 +265,6 @@ class Service:
         """Return the findings of the monitor, also of rows that wait, if they can be written."""
         self.writer.flush(FLUSH_SECONDS)
         return self.now.monitor.snapshot()
-
-    def describe(self, loaded: Loaded | None = None) -> dict[str, Any]:
-        """Describe a model, the current one by default."""
-        loaded = loaded or self.now
-        predictor = loaded.predictor
-        names, acceptance = predictor.class_names_, loaded.rule.acceptance
-        return {
-            "model": loaded.version,
-            "name": loaded.name,
-            "method": predictor.method,
-            "score": predictor.score_.name,
-            "alpha": str(predictor.fit_.alpha),
-            "exact": predictor.exact,
-            "keep_top": loaded.rule.keep_top,
-            "accept_accuracy": None if acceptance is None else acceptance.accuracy,
-            "reads": loaded.reads,
-            "guarantee": predictor.guarantee_text,
-            "capped_classes": predictor.fit_.capped_shares,
-            "n_classes": predictor.n_classes_,
-            "n_calibration": predictor.n_calibration_,
-            "class_names": None if names is None else list(names),
-            "groups": [] if acceptance is None else list(acceptance.groups),
-        }
 
     def health(self) -> dict[str, Any]:
         """Return whether rows are recorded and the model is loaded, without asking the database."""
