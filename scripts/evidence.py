@@ -108,6 +108,17 @@ STEPS = {
         ),
         data=("birds_inat.npz",),
     ),
+    "answers": Step(
+        "scripts/birds_answers.py",
+        (
+            "evidence/answers.csv",
+            "evidence/answers.md",
+            "evidence/answers_evaluate.txt",
+            "evidence/answers_rows.csv",
+            *pictures("answers"),
+        ),
+        data=("birds_inat.npz",),
+    ),
     "explanations": Step(
         "scripts/draw_explanations.py",
         tuple(path for name in EXPLAINED for path in pictures(name)),
