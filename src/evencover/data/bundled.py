@@ -37,11 +37,6 @@ def load_languages() -> Labeled:
     snippet of an article outside its training data. Rows are in a fixed random order, so any slice
     is a random sample.
 
-    Returns
-    -------
-    Labeled
-        ``probabilities`` (N, K), ``labels`` (N,) and ``class_names`` (K,).
-
     Notes
     -----
     The texts are translations of the Universal Declaration of Human Rights, which are free of
@@ -70,11 +65,6 @@ def load_filetypes() -> LabeledFiles:
     of the file's extension, which the model does not see. Many outputs have few files, and some
     have none. Rows are in a fixed random order, so any slice is a random sample; nothing was chosen
     on the second half.
-
-    Returns
-    -------
-    LabeledFiles
-        ``probabilities`` (N, K), ``labels`` (N,), ``class_names`` (K,) and ``ids`` (N,).
 
     Notes
     -----

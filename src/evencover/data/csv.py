@@ -60,16 +60,13 @@ class CsvTable(FileTable):
         """Read the first rows for the kinds of columns, and all rows for cells that are kept."""
         names, has_names = csv_header(location, keys)
         sample = next(csv_batches(location, names, has_names, most_bytes=1 << 16), None)
-        kinds, kept, read = list[Kind](), dict[int, list[Any]](), list[int]()
-        for i, name in enumerate(names):
-            kind: Kind = "float"
-            if sample is not None:
-                kind = _kind_of_cells(sample.column(i).slice(0, N_SAMPLED).to_pylist(), name)
-            kinds.append(kind)
-            if is_kept(name, keys):
-                kept[i] = []
-            if i in kept or kind == "integer":
-                read.append(i)
+        columns = [[]] * len(names) if sample is None else sample.slice(0, N_SAMPLED).columns
+        kinds = [
+            _kind_of_cells([str(c) for c in cells], n)
+            for cells, n in zip(columns, names, strict=True)
+        ]
+        kept: dict[int, list[Any]] = {i: [] for i, n in enumerate(names) if is_kept(n, keys)}
+        read = [i for i, kind in enumerate(kinds) if i in kept or kind == "integer"]
         n_rows = 0
         for batch in csv_batches(location, names, has_names, include=read):
             n_rows += batch.num_rows

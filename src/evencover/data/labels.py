@@ -134,38 +134,32 @@ def class_names_from_file(path: AnyPath) -> list[str]:
     location = as_location(path)
     suffix = location.suffix.lower()
     if suffix == ".safetensors" and isinstance(location, Path):
-        return _names_of_model(location)
-    if suffix == ".json":
+        from safetensors import safe_open
+
+        with reading(location), safe_open(location, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            names = json.loads(metadata.get(NAMES_KEY, "null"))
+            if "evencover" in metadata:
+                names = json.loads(metadata["evencover"])["fit"]["rows"]["class_names"]
+    elif suffix == ".json":
         with reading(location), location.open("rb") as file:
             names = json.load(file)
-        if not isinstance(names, list) or not set(map(type, names)) <= {str}:
-            raise InputError(f"'{location}' must be a list of class names. Got other JSON.")
-        return names
-    if suffix in ARRAYS or suffix in TABLES:
+    elif suffix in ARRAYS or suffix in TABLES:
         with _columns(location) as columns:
             wanted = [name for name in CLASS_COLUMNS if name in columns]
             if len(columns) > 1 and not wanted:
                 raise InputError(f"'{location}' must have a column 'class'. Got {listed(columns)}.")
             name = wanted[0] if wanted else next(iter(columns))
             texts = [str(text) for text in columns[name].tolist()]
-            return texts[name == ONLY_COLUMN and texts[0] in CLASS_COLUMNS :]  # without a heading
-    with reading(location), location.open("rb") as file:
-        text = file.read().decode("utf-8-sig").replace("\r\n", "\n")
-    return text.removesuffix("\n").split("\n")  # a name may be white space
-
-
-def _names_of_model(path: Path) -> list[str]:
-    """Return the class names in the metadata of a model or of another file of tensors."""
-    from safetensors import safe_open
-
-    with reading(path), safe_open(path, framework="numpy") as file:
-        metadata = file.metadata() or {}
-        names = json.loads(metadata.get(NAMES_KEY, "null"))
-        if "evencover" in metadata:
-            names = json.loads(metadata["evencover"])["fit"]["rows"]["class_names"]
-    if names is None:
-        raise InputError(f"'{path}' must have class names. Got none.")
-    return list(names)
+            names = texts[name == ONLY_COLUMN and texts[0] in CLASS_COLUMNS :]  # without a heading
+    else:
+        with reading(location), location.open("rb") as file:
+            text = file.read().decode("utf-8-sig").replace("\r\n", "\n")
+        names = text.removesuffix("\n").split("\n")  # a name may be white space
+    if not isinstance(names, list) or not set(map(type, names)) <= {str}:
+        found = "none" if names is None else "something else"
+        raise InputError(f"'{location}' must have a list of class names. Got {found}.")
+    return names
 
 
 # ---- columns of files ----------------------------------------------------------------------------

@@ -217,6 +217,7 @@ def read_stream(blocks: Iterable[Any], keys: Keys = USUAL) -> Contents:
         stream=itertools.chain([item], stream),
         n_classes=first.reader.n_classes,
         is_top_k=first.reader.is_top_k,
+        may_lack_classes=first.reader.is_top_k,
         n_rows=None,
         class_names=first.class_names,
         keys=keys,

@@ -84,7 +84,12 @@ def concatenated(files: Sequence[Contents], name: str) -> Contents:
         files = joined_files(files, name)
     first = files[0]
     for other in files[1:]:
-        _reject_mixture(first, other)
+        for mine, theirs in zip(_facts(other), _facts(first), strict=False):
+            if mine != theirs:
+                raise InputError(
+                    "All files must have the same classes, and labels and ids in all or none. "
+                    f"Got {mine} in {other.reader.name}, and {theirs} in {first.reader.name}."
+                )
     readers = tuple(file.reader for file in files)
     reader = ConcatenatedReader(
         readers=readers,
@@ -92,6 +97,7 @@ def concatenated(files: Sequence[Contents], name: str) -> Contents:
         n_rows=sum(reader.n_rows or 0 for reader in readers),
         name=f"'{name}'",
         is_top_k=readers[0].is_top_k,
+        may_lack_classes=any(reader.may_lack_classes for reader in readers),
     )
     labels = [file.labels.values for file in files if file.labels is not None]
     ids = [id_values(file.ids, file.reader.row_name) for file in files if file.ids is not None]
@@ -104,16 +110,6 @@ def concatenated(files: Sequence[Contents], name: str) -> Contents:
         ids=joined_columns(ids, "Ids") if ids else None,
         columns=first.columns._replace(left_out=left_out, guessed=guessed),
     )
-
-
-def _reject_mixture(first: Contents, other: Contents) -> None:
-    """Check that two files have the same classes, and that both or neither have labels and ids."""
-    for mine, theirs in zip(_facts(other), _facts(first), strict=False):
-        if mine != theirs:
-            raise InputError(
-                f"All files must have the same classes, and labels and ids in all or none. "
-                f"Got {mine} in {other.reader.name}, and {theirs} in {first.reader.name}."
-            )
 
 
 def _facts(file: Contents) -> Iterator[str]:
@@ -216,8 +212,10 @@ def as_source(
             contents = replace(contents, ids=None)
     elif expected is not None and isinstance(probabilities, list | tuple) and not probabilities:
         contents = in_memory(np.zeros((0, expected.classes.n)))
+    elif isinstance(probabilities, str | os.PathLike):
+        contents = open_file(probabilities, keys)
     else:
-        contents = _open(probabilities, keys)
+        contents = _in_python(probabilities, keys)
     if ids is not None:
         values = None if ids is False else id_values(ids)
         contents = replace(contents, ids=values, reader=contents.reader.without_ids())
@@ -246,9 +244,8 @@ def _reject_other_index(rows: Any, labels: Any) -> None:
         )
 
 
-def _open(probabilities: Any, keys: Keys) -> Contents:
-    if isinstance(probabilities, str | os.PathLike):
-        return open_file(probabilities, keys)
+def _in_python(probabilities: Any, keys: Keys) -> Contents:
+    """Open anything but a path."""
     if isinstance(probabilities, np.ndarray | TopK) or is_sparse(probabilities):
         return in_memory(probabilities)
     is_list = isinstance(probabilities, list | tuple) and len(probabilities) > 0

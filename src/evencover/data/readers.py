@@ -49,7 +49,8 @@ class Reader(ABC):
     first_row: int = 0  #: index of the first row in its file; not 0 in a partition
     has_labels: bool = False  #: whether each block comes with labels
     has_ids: bool = False  #: whether each block comes with ids
-    is_top_k: bool = False  #: whether rows list some of the classes only (`TopK`)
+    is_top_k: bool = False  #: whether rows list their classes (`TopK`)
+    may_lack_classes: bool = False  #: whether rows may lack classes, so that labels can be unlisted
 
     @abstractmethod
     def row_blocks(self) -> Iterator[RawBlock]:
@@ -58,11 +59,6 @@ class Reader(ABC):
     def split(self) -> Sequence[Reader] | None:
         """Split the rows into readers that can be pickled; None if workers cannot open them."""
         return None
-
-    @property
-    def may_lack_classes(self) -> bool:
-        """Whether rows may lack classes, so that labels can be unlisted."""
-        return self.is_top_k
 
     def without_ids(self) -> Reader:
         """Return a reader whose blocks come without ids."""
@@ -85,7 +81,8 @@ class Reader(ABC):
 def slices(rows: Any, labels: Array | None = None, ids: Array | None = None) -> Iterator[RawBlock]:
     """Split a matrix, its labels and its ids into blocks without a copy."""
     # A listed class is two numbers; these blocks are half as long, so threads end together.
-    step = rows_per_block(numbers_per_row(rows) * (1 + isinstance(rows, TopK)))
+    listed = 2 * numbers_per_row(rows) if isinstance(rows, TopK) else rows.shape[1]
+    step = rows_per_block(listed)
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         some_labels = None if labels is None else labels[part]
@@ -98,11 +95,6 @@ class ArrayReader(Reader):
 
     rows: Any
 
-    @property
-    def may_lack_classes(self) -> bool:
-        """Whether rows lack classes."""
-        return self.is_top_k and self.rows.size < len(self.rows) * self.rows.n_classes
-
     def row_blocks(self) -> Iterator[RawBlock]:
         """Split the array."""
         return slices(self.rows)
@@ -111,8 +103,10 @@ class ArrayReader(Reader):
 def read_array(rows: Any, **about: Any) -> ArrayReader:
     """Read rows in memory; `about` are fields of the reader."""
     matrix = score_rows(rows)
-    about |= {"is_top_k": isinstance(matrix, TopK)}
-    return ArrayReader(rows=matrix, n_rows=len(matrix), n_classes=matrix.shape[1], **about)
+    n_rows, n_classes = matrix.shape
+    if isinstance(matrix, TopK):
+        about |= {"is_top_k": True, "may_lack_classes": matrix.size < n_rows * n_classes}
+    return ArrayReader(rows=matrix, n_rows=n_rows, n_classes=n_classes, **about)
 
 
 @dataclass(frozen=True, kw_only=True)
