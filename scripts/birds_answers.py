@@ -1,7 +1,7 @@
 """Answer bird photographs with a species, else a genus, for docs/answers.md.
 
-python scripts/birds_answers.py FILE.npz     writes docs/evidence/answers*, and answers_light.svg and
-                                             answers_dark.svg in docs/images
+python scripts/birds_answers.py FILE.npz     writes docs/evidence/answers*, and answers_light.svg
+                                             and answers_dark.svg in docs/images
 
 FILE.npz is that of `birds_study.py`. The genus is the first word of a species' name. Half of the
 photographs fit cutoffs and the others test them, in random splits.
@@ -102,9 +102,7 @@ def draw(found: dict[tuple[float, str], Found], ink: str) -> Any:
     """Draw a bar for each target and way to choose cutoffs, with a part for each level."""
     figure, ax = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
     places = [row + 0.6 * (row // len(TITLES)) for row in range(len(found))]
-    for y, ((target, mode), (species, in_genus, accuracy)) in zip(
-        places, found.items(), strict=True
-    ):
+    for y, ((_, mode), (species, in_genus, accuracy)) in zip(places, found.items(), strict=True):
         color = ORANGE if mode == "one cutoff" else BLUE
         ax.barh(y, 100 * species, color=color, height=0.8)
         ax.barh(y, 100 * in_genus, left=100 * species, color=color, alpha=0.45, height=0.8)
@@ -135,8 +133,8 @@ def record_commands(rows: Any, labels: Any, names: Any) -> None:
     """Run the commands of the page on one split, and keep what they print and write."""
     fitted, tested = np.array_split(np.random.default_rng(0).permutation(len(labels)), 2)
     with tempfile.TemporaryDirectory() as folder:
-        path = {name: str(Path(folder) / name) for name in (
-            "labeled.npz", "test.npz", "genera.csv", "birds.safetensors", "answers.csv")}  # fmt: skip
+        files = "labeled.npz", "test.npz", "genera.csv", "birds.safetensors", "answers.csv"
+        path = {name: str(Path(folder) / name) for name in files}
         for name, part in (("labeled.npz", fitted), ("test.npz", tested)):
             arrays = {"probs": rows[part].astype(np.float32), "labels": labels[part]}
             np.savez(path[name], class_names=names, ids=part, **arrays)
