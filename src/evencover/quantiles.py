@@ -318,25 +318,25 @@ def distinct(numbers: IntArray) -> tuple[IntArray, IntArray]:
     return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[numbers]
 
 
-def select(values: FloatArray, places: IntArray) -> FloatArray:
-    """Return the values at some places of their sorted order, in a few passes instead of a sort.
+def select(values: FloatArray, indices: IntArray) -> FloatArray:
+    """Return the values at some indices of their sorted order, in a few passes instead of a sort.
 
     >>> select(np.array([0.3, 0.1, 0.2]), np.array([2, 0]))
     array([0.3, 0.1])
     """
-    if not len(places):
-        return values[places]
-    low, high = int(places.min()), int(places.max())
+    if not len(indices):
+        return values[indices]
+    low, high = int(indices.min()), int(indices.max())
     if len(values) >= MANY_VALUES:
-        # Two values of a sample enclose those at the places, to four standard deviations.
+        # Two values of a sample enclose those at the indices, to four standard deviations.
         some = np.sort(values[::ONE_VALUE_IN])
         first = some[max(0, low // ONE_VALUE_IN - 2 * isqrt(len(some)))]
         last = some[min(len(some) - 1, high // ONE_VALUE_IN + 2 * isqrt(len(some)))]
         is_below = values < first
         n_below, between = np.count_nonzero(is_below), values[~is_below & (values <= last)]
         if n_below <= low and high < n_below + len(between):
-            values, places = between, places - n_below
-    return np.partition(values, np.unique(places))[places]
+            values, indices = between, indices - n_below
+    return np.partition(values, np.unique(indices))[indices]
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,10 +393,10 @@ class GroupedScores:
         groups = np.arange(len(self.counts)) if groups is None else groups
         groups, ranks = np.broadcast_arrays(groups, ranks)
         inside = (ranks >= 1) & (ranks <= self.counts[groups])
-        places = (self.offsets[groups] + ranks - 1)[inside]
+        indices = (self.offsets[groups] + ranks - 1)[inside]
         is_sorted = self.is_sorted or "scores" in vars(self)
         values = np.where(ranks < 1, -np.inf, np.inf)
-        values[inside] = self.scores[places] if is_sorted else select(self.values, places)
+        values[inside] = self.scores[indices] if is_sorted else select(self.values, indices)
         return values
 
     def quantiles(self, alpha: Alpha) -> FloatArray:

@@ -48,7 +48,7 @@ MAKERS = [softmax_rows, tied_rows, saturated_rows, tiny_tail_rows]
 
 
 def draws_of(rng, score, n, with_ids=False):
-    """Random numbers from the rows' content and places, or from ids."""
+    """Random numbers from the rows' content and indices, or from ids."""
     seed, first = int(rng.integers(2**63)), int(rng.integers(2**40))
     ids = rng.integers(0, 2**63, size=n).astype(np.uint64) if with_ids else None
     return Draws(seed, 1 if score.is_random else None, 2, ids, first)

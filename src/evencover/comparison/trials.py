@@ -169,12 +169,12 @@ class ScoredRows:
             map_source(self.source, partial(take, is_chosen), taken, self.executor)
         )
         for (key, base), members in groups.items():
-            labels, places = self.labels[chosen[key]], (np.cumsum(is_chosen) - 1)[chosen[key]]
+            labels, indices = self.labels[chosen[key]], (np.cumsum(is_chosen) - 1)[chosen[key]]
             with_ranks = any("ranks" in predictor.needs for predictor, _ in members)
             sample = ScoreSample.of(
                 self.scorings[base],
-                all_rows[places],
-                all_keys[places],
+                all_rows[indices],
+                all_keys[indices],
                 labels,
                 with_ranks=with_ranks,
             )

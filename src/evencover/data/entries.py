@@ -1,7 +1,7 @@
 """Read rows that list their top classes, in all spellings, as `TopK`.
 
 Such inputs are small, whatever the number of classes, so they are read at once. The classes are
-names or indices, never places in a sorted list: a model matches them by name or by index.
+names or indices, never ranks in a sorted list: a model matches them by name or by index.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _log_drawn(hit: IntArray, miss: IntArray, start: FloatArray, balls: FloatArr
 def with_restarts(log_e: FloatArray, starts: IntArray) -> tuple[FloatArray, IntArray]:
     """Combine the bets (R,) of all blocks, class after class, into log evidence (C,).
 
-    `starts` (C,) are the places of each class's first block. Also return the place of the block
+    `starts` (C,) are the indices of each class's first block. Also return the index of the block
     with the largest share of the evidence: where a fall, if there is one, began.
 
     >>> log_e, _ = with_restarts(np.log([4.0, 6.0, 1.0]), np.array([0, 2]))

@@ -49,7 +49,7 @@ from evencover.validation import real_number
 
 def row_contents(rows: Array) -> Array:
     """Hash the numbers of each row (n,) to 64 bits, whatever its place and floating-point type."""
-    keys = _kernels.row_keys(rows, NO_DRAWS)  # mixed(mixed(contents) + places)
+    keys = _kernels.row_keys(rows, NO_DRAWS)  # mixed(mixed(contents) + indices)
     return keys if len(keys) == 1 else mixed(unmixed(keys) - row_indices(0, len(keys)))
 
 

@@ -23,23 +23,23 @@ class Dealt(NamedTuple):
     """Rows in increasing order of score, and what cross-fitting uses them for.
 
     ``by_score`` (N,) are the rows in that order, ties at random, and ``scores`` (N,) their scores.
-    ``places`` (N,) are where the rows of each class are in it, ascending; class y has
-    ``places[offsets[y]:offsets[y + 1]]``. ``folds`` (N,) are those of the rows, `HELD_OUT` for rows
-    that are held out, and ``is_once`` (N,), if there are copies, is true for one of all copies of
-    a row. Copies, and rows with the same id, share a fold and a side.
+    ``indices`` (N,) are where the rows of each class are in it, ascending; class y has
+    ``indices[offsets[y]:offsets[y + 1]]``. ``folds`` (N,) are those of the rows, `HELD_OUT` for
+    rows that are held out, and ``is_once`` (N,), if there are copies, is true for one of all copies
+    of a row. Copies, and rows with the same id, share a fold and a side.
     """
 
     by_score: IntArray
     scores: FloatArray
     has_ties: bool
-    places: IntArray
+    indices: IntArray
     offsets: IntArray
     folds: Array
     is_once: Array | None
 
     def by_class(self, values: Array) -> Array:
-        """Put values of the rows (N,) in the order of ``places``: by class, then by score."""
-        return values[self.by_score[self.places]]
+        """Put values of the rows (N,) in the order of ``indices``: by class, then by score."""
+        return values[self.by_score[self.indices]]
 
     def warn_of_copies(self) -> None:
         """Warn of copies of rows where they are a notable share."""
@@ -55,7 +55,7 @@ def deal(rows: CalibrationRows, random_state: int, *, with_holdout: bool) -> Dea
     """Divide the rows between folds, at random, and hold out a fifth of them if asked."""
     scores = rows.scores[rows.by_score]
     by_score, has_ties = ascending(rows, scores, random_state)
-    places, offsets = _kernels.by_group(rows.labels[by_score], rows.n_classes)
+    indices, offsets = _kernels.by_group(rows.labels[by_score], rows.n_classes)
     order = random_order(random_state, RandomStream.FOLDS, rows.ids)
     if rows.label_values is None:
         copies = find_copies(rows, by_score, scores)
@@ -73,7 +73,7 @@ def deal(rows: CalibrationRows, random_state: int, *, with_holdout: bool) -> Dea
     if copies is not None:
         is_once = np.zeros(len(rows), dtype=bool)
         is_once[one_of_each(copies, rows.ids, np.arange(len(rows)))] = True
-    return Dealt(by_score, scores, has_ties, places, offsets, folds, is_once)
+    return Dealt(by_score, scores, has_ties, indices, offsets, folds, is_once)
 
 
 def ascending(

@@ -16,16 +16,16 @@ ROWS_AT_ONCE = at_once(1 << 14)  # or classes, that one thread computes at a tim
 SPREAD_ROWS = 40.0  # pseudo-count of the variance within classes
 
 
-def normal_scores(places: Array, n: int) -> FloatArray:
-    """Compute Phi^-1(place / n), bounded."""
+def normal_scores(indices: Array, n: int) -> FloatArray:
+    """Compute Phi^-1(index / n), bounded."""
     from scipy.special import ndtri
 
-    scores = np.empty(len(places))
+    scores = np.empty(len(indices))
 
     def compute(some: slice) -> None:
-        ndtri(np.clip(places[some] / n, 1e-7, 1 - 1e-7), out=scores[some])
+        ndtri(np.clip(indices[some] / n, 1e-7, 1 - 1e-7), out=scores[some])
 
-    on_slices(compute, len(places), ROWS_AT_ONCE)
+    on_slices(compute, len(indices), ROWS_AT_ONCE)
     return scores
 
 

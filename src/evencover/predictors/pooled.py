@@ -76,15 +76,15 @@ def moment_strength(hits: IntArray, n: IntArray, alpha: float) -> float:
 class Pool:
     """The fitted distributions of the classes.
 
-    The place of a score is the number of scores below it, of all n that the model learned from,
-    ``scores`` (n,), ascending; ``normal`` (n + 1,) are the normal scores of all places. Class y has
-    its own scores at ``places[offsets[y]:offsets[y + 1]]``, ascending. ``model`` is the prior, and
-    ``guards`` (K,) are the ranks of the guards, as far as levels know them.
+    The index of a score is the number of scores below it, of all n that the model learned from,
+    ``scores`` (n,), ascending; ``normal`` (n + 1,) are the normal scores of all indices. Class y
+    has its own scores at ``indices[offsets[y]:offsets[y + 1]]``, ascending. ``model`` is the prior,
+    and ``guards`` (K,) are the ranks of the guards, as far as levels know them.
     """
 
     scores: FloatArray
     normal: FloatArray
-    places: IntArray
+    indices: IntArray
     offsets: IntArray
     model: NormalModel
     strength: float
@@ -99,7 +99,7 @@ class Pool:
     @property
     def own_groups(self) -> GroupedScores:
         """Each class's own scores, sorted."""
-        return GroupedScores(self.scores[self.places], self.offsets)
+        return GroupedScores(self.scores[self.indices], self.offsets)
 
     @property
     def own_weight(self) -> FloatArray:
@@ -108,34 +108,34 @@ class Pool:
 
     @cached_property
     def keys(self) -> IntArray:
-        """The own places as one increasing list: class * (n + 1) + place."""
-        return np.repeat(np.arange(len(self.counts)), self.counts) * len(self.normal) + self.places
+        """The own indices as one increasing list: class * (n + 1) + index."""
+        return np.repeat(np.arange(len(self.counts)), self.counts) * len(self.normal) + self.indices
 
-    def level(self, classes: IntArray, places: IntArray) -> FloatArray:
-        """Compute level_y(s) of scores at these places, as members of `classes`."""
-        before = np.searchsorted(self.keys, classes * len(self.normal) + places)
-        return self._level(classes, places, before - self.offsets[classes])
+    def level(self, classes: IntArray, indices: IntArray) -> FloatArray:
+        """Compute level_y(s) of scores at these indices, as members of `classes`."""
+        before = np.searchsorted(self.keys, classes * len(self.normal) + indices)
+        return self._level(classes, indices, before - self.offsets[classes])
 
-    def _level(self, classes: IntArray | slice, places: IntArray, before: IntArray) -> FloatArray:
+    def _level(self, classes: IntArray | slice, indices: IntArray, before: IntArray) -> FloatArray:
         mean, deviation = self.model
-        prior = prior_level(self.normal, places, mean[classes], deviation[classes], self.shared)
+        prior = prior_level(self.normal, indices, mean[classes], deviation[classes], self.shared)
         return blend(before, self.counts[classes], prior, self.strength, self.guards[classes])
 
-    def _own(self, index: IntArray) -> IntArray:
-        return self.places[np.clip(index, 0, len(self.places) - 1)]
+    def _own(self, numbers: IntArray) -> IntArray:
+        return self.indices[np.clip(numbers, 0, len(self.indices) - 1)]
 
-    def last_place(self, level: FloatArray) -> IntArray:
-        """Find the largest place of each class with at most this level (K,); -1 for none."""
+    def last_index(self, level: FloatArray) -> IntArray:
+        """Find the largest index of each class with at most this level (K,); -1 for none."""
         found = np.empty(len(level), dtype=np.int64)
 
         def find(classes: slice) -> None:
-            found[classes] = self._last_place(classes, level[classes])
+            found[classes] = self._last_index(classes, level[classes])
 
         on_slices(find, len(level), ROWS_AT_ONCE)
         return found
 
-    def _last_place(self, classes: slice, level: FloatArray) -> IntArray:
-        """Bisect the own places first, and then the places between two of these."""
+    def _last_index(self, classes: slice, level: FloatArray) -> IntArray:
+        """Bisect the own indices first, and then the indices between two of these."""
         start, n = self.offsets[:-1][classes], self.counts[classes]
         low, high = np.full_like(n, -1), n - 1
         while (low < high).any():
@@ -161,13 +161,13 @@ class FittedPool(NamedTuple):
 
 
 def prior_level(
-    normal: FloatArray, places: IntArray, mean: FloatArray, deviation: FloatArray, shared: float
+    normal: FloatArray, indices: IntArray, mean: FloatArray, deviation: FloatArray, shared: float
 ) -> FloatArray:
-    """Compute prior_y at some places, for classes with this mean and spread."""
+    """Compute prior_y at some indices, for classes with this mean and spread."""
     from scipy.special import ndtr
 
-    level = (1 - shared) * ndtr((normal[places] - mean) / deviation)
-    return level + shared * (places / (len(normal) - 1))
+    level = (1 - shared) * ndtr((normal[indices] - mean) / deviation)
+    return level + shared * (indices / (len(normal) - 1))
 
 
 def own_share(n: FloatArray | IntArray, c: float) -> FloatArray:
@@ -276,18 +276,18 @@ class PooledPredictor(BasePredictor):
         labels = np.repeat(np.arange(n_classes), np.diff(dealt.offsets))
         folds = dealt.by_class(dealt.folds)
         learns: Any = slice(None)
-        places, scores = dealt.places, dealt.scores
+        indices, scores = dealt.indices, dealt.scores
         if self.split == "holdout":
             learns, learned = folds != HELD_OUT, dealt.folds[dealt.by_score] != HELD_OUT
-            places, scores = (np.cumsum(learned) - learned)[places], scores[learned]
+            indices, scores = (np.cumsum(learned) - learned)[indices], scores[learned]
         n_rows, cell = len(scores), np.multiply(folds, n_classes, dtype=np.int64) + labels
-        n, models = fit_models(cell, normal_scores(places + 0.5, n_rows), n_classes)
+        n, models = fit_models(cell, normal_scores(indices + 0.5, n_rows), n_classes)
         normal, level = normal_scores(np.arange(n_rows + 1), n_rows), np.empty(len(rows))
         mean, deviation = models.mean.ravel(), models.deviation.ravel()
 
         def compute_prior(some: slice) -> None:
             model = mean[cell[some]], deviation[cell[some]]
-            level[some] = prior_level(normal, places[some], *model, self.shared)
+            level[some] = prior_level(normal, indices[some], *model, self.shared)
 
         on_slices(compute_prior, len(level), ROWS_AT_ONCE)
         counted = learns
@@ -303,11 +303,11 @@ class PooledPredictor(BasePredictor):
 
         on_slices(compute_level, len(level), ROWS_AT_ONCE)
         # No set contains the label of a top-k row that does not list it, whatever the thresholds.
-        level[dealt.places >= np.searchsorted(dealt.scores, inf)] = inf
+        level[dealt.indices >= np.searchsorted(dealt.scores, inf)] = inf
         pool = Pool(
             scores,
             normal,
-            places[learns],
+            indices[learns],
             np.append(0, np.cumsum(n[HELD_OUT])),
             NormalModel(models.mean[HELD_OUT], models.deviation[HELD_OUT]),
             strength,
@@ -324,8 +324,8 @@ class PooledPredictor(BasePredictor):
         if self.strength != "auto":
             return float(self.strength)
         level = 1 - self._class_alpha(rows).typical
-        place = ceil(level * len(prior)) - 1
-        is_hit = prior <= select(prior, np.array([place]))
+        index = ceil(level * len(prior)) - 1
+        is_hit = prior <= select(prior, np.array([index]))
         hits, n = (np.bincount(labels[some], minlength=rows.n_classes) for some in (is_hit, ...))
         return moment_strength(hits, n, float(1 - level))
 
@@ -353,20 +353,20 @@ class PooledPredictor(BasePredictor):
 
     def _thresholds(self, rows: CalibrationRows, dealt: Dealt, fitted: FittedPool) -> Thresholds:
         """Find the score of each class at its level t, or at its guard if that is higher."""
-        # Of all scores, a holdout's model has some; places among these become places among all.
+        # Of all scores, a holdout's model has some; indices among these become indices among all.
         learned = np.flatnonzero(dealt.folds[dealt.by_score] != HELD_OUT)
-        places = np.concatenate([learned, [len(rows), -1]])
-        guards = self._guard_places(rows, dealt)
+        indices = np.concatenate([learned, [len(rows), -1]])
+        guards = self._guard_indices(rows, dealt)
         pool, (level, low, chance, _) = fitted.pool, fitted.t
-        upper = np.maximum(places[pool.last_place(level)], guards)
-        lower = None if low is None else np.maximum(places[pool.last_place(low)], guards)
+        upper = np.maximum(indices[pool.last_index(level)], guards)
+        lower = None if low is None else np.maximum(indices[pool.last_index(low)], guards)
         scores = np.append(dealt.scores, [inf, -inf])  # at N and at -1
         if not dealt.has_ties:
             return Thresholds(scores[upper], None if lower is None else scores[lower], chance)
 
-        def share(place: IntArray) -> FloatArray:
-            row = dealt.by_score[np.minimum(place, len(rows) - 1)]
-            is_row = (place >= 0) & (place < len(rows))
+        def share(index: IntArray) -> FloatArray:
+            row = dealt.by_score[np.minimum(index, len(rows) - 1)]
+            is_row = (index >= 0) & (index < len(rows))
             return np.where(is_row, tie_draws(rows, row, self.random_state), 1.0)
 
         if lower is None or chance is None:
@@ -375,12 +375,12 @@ class PooledPredictor(BasePredictor):
         pair = scores[upper], scores[lower]
         return break_ties(*pair, chance, share(upper), share(lower), draws)
 
-    def _guard_places(self, rows: CalibrationRows, dealt: Dealt) -> IntArray:
-        """Return the place (K,) of each class's guard among all scores; -1 for none."""
+    def _guard_indices(self, rows: CalibrationRows, dealt: Dealt) -> IntArray:
+        """Return the index (K,) of each class's guard among all scores; -1 for none."""
         if self.floor != AUTO:
             return np.full(rows.n_classes, -1)
         ranks = self._floor.ranks(rows.class_counts, self._class_alpha(rows))
-        own = dealt.places[np.maximum(dealt.offsets[:-1] + ranks - 1, 0)]
+        own = dealt.indices[np.maximum(dealt.offsets[:-1] + ranks - 1, 0)]
         return np.where(ranks > 0, own, -1)
 
     def _with_floor(self, thresholds: Thresholds, rows: CalibrationRows) -> Thresholds:
@@ -404,8 +404,8 @@ class PooledPredictor(BasePredictor):
         if self.strength == 0:
             own = pool.own_groups
             return _kernels.p_values_of(scores, own.scores, own.offsets, classes, own_share)
-        places = np.searchsorted(pool.scores, scores)
-        level = pool.level(np.broadcast_to(classes, scores.shape), places)
+        indices = np.searchsorted(pool.scores, scores)
+        level = pool.level(np.broadcast_to(classes, scores.shape), indices)
         return held_out.p_values(level, classes, own_share)
 
     def _level_rows(self, fit: Fit) -> int:
