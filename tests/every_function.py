@@ -186,8 +186,11 @@ COMMANDS = {
     "table": "experiment table study",
     "infer": "infer model.py:lengths texts.csv -o scores --batch-size 4 --class-names names.txt",
     "calibrate on outputs": "calibrate scores -o i.safetensors --method standard",
+    "plan": "cutoffs --plan found.csv -n 20 -o plan.csv",
+    "cutoffs": "cutoffs found.csv --right-key ok -o cutoffs.csv",
+    "keep": "cutoffs found.csv --right-key ok --apply found.csv -o kept.csv",
 }
-WRITTEN = "m.safetensors a.jsonl classes.csv c.csv u.safetensors i.safetensors"
+WRITTEN = "m.safetensors a.jsonl classes.csv c.csv u.safetensors i.safetensors plan.csv kept.csv"
 
 
 def commands():
@@ -196,6 +199,8 @@ def commands():
     Path("names.txt").write_text("\n".join(NAMES))
     texts = [f"{number % K}{' word' * (number % 23)},class {number % K}" for number in range(80)]
     Path("texts.csv").write_text("\n".join(["text,label", *texts]) + "\n")
+    found = [f"{row},bird {row % 3},{row % 7 / 7},{int(row % 5 > 0)}" for row in range(90)]
+    Path("found.csv").write_text("\n".join(["id,species,score,ok", *found]) + "\n")
     for name, line in COMMANDS.items():
         out, notes, code = io.StringIO(), io.StringIO(), 0
         with redirect_stdout(out), redirect_stderr(notes):

@@ -13,6 +13,7 @@ _NAMES = {
     "predictors": "StandardPredictor ClasswisePredictor ClusteredPredictor PooledPredictor "
     "InterpolatedPredictor FuzzyPredictor RC3PPredictor MacroPredictor GroupedPredictor "
     "BasePredictor register",
+    "predictors.cutoffs": "fit_cutoffs",
     "quantiles": "Thresholds",
     "classifier": "ConformalClassifier",
     "sets": "PredictionSets",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from evencover.predictors import RC3PPredictor as RC3PPredictor
     from evencover.predictors import StandardPredictor as StandardPredictor
     from evencover.predictors import register as register
+    from evencover.predictors.cutoffs import fit_cutoffs as fit_cutoffs
     from evencover.quantiles import Thresholds as Thresholds
     from evencover.report import write_report as write_report
     from evencover.scores import APS as APS

@@ -33,6 +33,7 @@ class RandomStream(IntEnum):
     EVIDENCE = 13  # the order in which the monitor counts the rows of one call
     ACCEPTANCE = 14  # the half of the rows that proposes which predictions to accept
     CAPS = 15  # the calibration rows that measure in how many sets a class would be
+    REVIEWS = 16  # the order in which to review predictions
 
 
 def check_random_state(value: Any, owner: str) -> int:

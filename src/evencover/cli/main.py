@@ -26,6 +26,7 @@ COMMANDS = {
     **{"infer": "infer", "calibrate": "models", "predict": "predict"},
     **{"evaluate": "evaluate", "report": "evaluate", "info": "info"},
     **{"recommend": "compare", "compare": "compare"},
+    "cutoffs": "cutoffs",
     **{"monitor": "monitor", "update": "models", "export": "models", "serve": "serve"},
 }
 MAX_MESSAGE = 1000  # characters; names in a file can be of any length

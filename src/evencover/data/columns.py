@@ -255,8 +255,8 @@ def reject_detections(names: Collection[str], owner: str) -> None:
     if tools:
         raise InputError(
             f"{owner} must have probabilities of several classes in each row. Got a table of "
-            f"{tools[0]}, which has one label and its confidence; cutoffs for such labels come "
-            "from reviewed predictions."
+            f"{tools[0]}, which has one label and its confidence; 'evencover cutoffs' finds the "
+            "confidence from which on to believe it."
         )
 
 

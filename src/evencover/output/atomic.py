@@ -200,16 +200,17 @@ def only_writer(folder: Path) -> Iterator[None]:
 def write_csv(
     path: str | os.PathLike[str],
     records: Sequence[Mapping[str, Any]],
+    columns: Sequence[str] | None = None,
     *,
     escape_formulas: bool = False,
 ) -> None:
-    """Write records with the same keys as CSV, atomically; there must be at least one.
+    """Write records with the same keys as CSV, atomically; without columns, at least one.
 
     With `escape_formulas`, text is safe to open in a spreadsheet; see `safe_cell`.
     """
     as_cell = safe_cell if escape_formulas else lambda value: value
     with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
+        writer = csv.DictWriter(file, columns or list(records[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows({name: as_cell(cell) for name, cell in row.items()} for row in records)
 

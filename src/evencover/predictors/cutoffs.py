@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.errors import InputError
+from evencover.data.detections import Detections
+from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.acceptance import CONFIDENCE
-from evencover.predictors.right_model import INTERCEPTS, Predictions, RightModel
+from evencover.predictors.right_model import Predictions, RightModel
 from evencover.randomness import RandomStream, random_order, row_indices
-from evencover.validation import real_number
+from evencover.validation import OPEN_SHARE
 
 ERROR_SHARE = 0.85
 TEST_SHARE = 0.75
@@ -34,9 +35,10 @@ INTERVAL = 0.9
 class Cutoffs(NamedTuple):
     """Which predictions to keep, one entry per class.
 
-    A prediction is kept if its score is at least the cutoff, +inf for never. ``expected`` is the
-    precision of what is kept, by the model, and ``interval`` (K, 2) has its central 90%; NaN where
-    nothing is kept. Of ``n_reviewed`` reviews ``n_right`` found the prediction right.
+    A prediction is kept if its score is at least the cutoff, +inf for never. Of ``n_reviewed``
+    reviews ``n_right`` found the prediction right. ``expected`` is the precision of what is kept by
+    the model, which borrows from other classes; NaN where nothing is kept. ``interval`` (K, 2) has
+    90% limits of the precision from the kept reviews of the class alone.
     """
 
     class_names: tuple[str, ...]
@@ -49,12 +51,43 @@ class Cutoffs(NamedTuple):
     accuracy: float
     confidence: float
 
+    def index_of(self, classes: Any) -> IntArray:
+        """Return the index of each class name (n,); -1 for a class without reviews."""
+        index = {name: k for k, name in enumerate(self.class_names)}
+        return np.array([index.get(str(name), -1) for name in classes], dtype=np.int64)
+
     def is_accepted(self, classes: Any, scores: Any) -> Array:
         """Return whether to keep predictions (n,), given class names; unknown classes never."""
-        index = {name: k for k, name in enumerate(self.class_names)}
-        found = np.array([index.get(str(name), -1) for name in classes], dtype=np.int64)
-        kept: Array = np.asarray(scores) >= np.append(self.cutoffs, np.inf)[found]
+        kept: Array = np.asarray(scores) >= np.append(self.cutoffs, np.inf)[self.index_of(classes)]
         return kept
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a record per class; ``guaranteed`` is the confidence, or None."""
+        columns = {
+            "class": self.class_names,
+            "cutoff": ["never" if math.isinf(each) else each for each in self.cutoffs.tolist()],
+            "reviewed": self.n_reviewed.tolist(),
+            "right": self.n_right.tolist(),
+            "expected_precision": [None if p != p else p for p in self.expected.tolist()],
+            "low": self.interval[:, 0].tolist(),
+            "high": self.interval[:, 1].tolist(),
+            "guaranteed": [self.confidence if safe else None for safe in self.is_guaranteed],
+        }
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def summary(self) -> str:
+        """Describe how many classes are kept and guaranteed."""
+        n_never, n_safe = int(np.isinf(self.cutoffs).sum()), int(self.is_guaranteed.sum())
+        fewest = fewest_reviews(self.accuracy, self.confidence)
+        estimates = f"estimates; a guarantee needs {fewest} reviews of the class or more."
+        safe = (
+            f"Precision {self.accuracy:g} is guaranteed for {n_safe} classes, each with confidence "
+            f"{self.confidence:g}, unless results decided what to review. Other cutoffs are"
+        )
+        return (
+            f"{len(self.cutoffs)} classes, {n_never} of them never kept, from "
+            f"{self.n_reviewed.sum()} reviews. {safe if n_safe else 'All cutoffs are'} {estimates}"
+        )
 
 
 def fit_cutoffs(
@@ -75,7 +108,7 @@ def fit_cutoffs(
     scores
         (n,) any number that rises with confidence.
     is_right
-        (n,) whether the review found the prediction right.
+        (n,) whether the review found the prediction right: booleans, 1 and 0, or "yes" and "no".
     accuracy
         Target precision of what is kept.
     confidence
@@ -88,88 +121,61 @@ def fit_cutoffs(
     >>> found.class_names, found.cutoffs.round(1).tolist()
     (('robin', 'wren'), [0.2, 0.2])
     """
+    from scipy.special import bdtr
+
     for name, value in (("accuracy", accuracy), ("confidence", confidence)):
-        real_number(value, name, "fit_cutoffs", 0, 1, open_low=True, open_high=True)
-    names, index = np.unique(np.array([str(name) for name in classes]), return_inverse=True)
-    found = Predictions(
-        -np.asarray(scores, dtype=np.float64), index.ravel(), np.asarray(is_right, dtype=bool)
-    )
-    n_classes = len(names)
-    if not len(found.classes) == len(found.scores) == len(found.is_right) > 0:
-        raise InputError(
-            "The reviews must have a class, a score and an outcome each. Got "
-            f"{len(found.classes)}, {len(found.scores)} and {len(found.is_right)}."
-        )
-    if not np.isfinite(found.scores).all():
-        row = int(np.flatnonzero(~np.isfinite(found.scores))[0])
-        raise InputError(f"Scores must be finite. Got {-found.scores[row]} in row {row}.")
+        OPEN_SHARE(value, name, "fit_cutoffs")
+    reviews = Detections.of(classes, scores, is_right)
+    names, index = np.unique(reviews.classes, return_inverse=True)
+    found, n_classes = Predictions(-reviews.scores, index, reviews.is_right), len(names)
+    n_reviewed, n_right = found.counts(n_classes)
     aim = 1 - ERROR_SHARE * (1 - accuracy)
     model = RightModel(found, n_classes)
-    limits, guaranteed = model.limits_at(aim), np.zeros(n_classes, dtype=bool)
-    for_test = _for_test(found.classes, n_classes, accuracy, confidence, random_state)
-    if for_test.any():
-        proposed = RightModel(found.take(~for_test), n_classes).limits_at(aim)
-        guaranteed = _passes(proposed, found.take(for_test), accuracy, confidence)
-        limits = np.where(guaranteed, proposed, limits)
-    expected, interval = _precision(model, limits)
+    n_tested = np.floor(TEST_SHARE * n_reviewed)
+    n_tested[n_reviewed < fewest_reviews(accuracy, confidence)] = 0
+    for_test = _turns(index, random_state, RandomStream.ACCEPTANCE)[1] < n_tested[index]
+    proposed = RightModel(found.take(~for_test), n_classes).limits_at(aim)
+    n_kept, n_well = found.take(for_test & (found.scores <= proposed[index])).counts(n_classes)
+    chances = bdtr((n_kept - n_well).astype(np.float64), n_kept, 1 - accuracy)
+    guaranteed = (n_kept > 0) & (chances <= 1 - confidence)
+    limits = np.where(guaranteed, proposed, model.limits_at(aim))
+    n_kept, n_well = found.take(found.scores <= limits[index]).counts(n_classes)
     return Cutoffs(
         tuple(names.tolist()),
         -limits,
-        np.bincount(found.classes, minlength=n_classes),
-        np.bincount(found.classes[found.is_right], minlength=n_classes),
-        expected,
-        interval,
+        n_reviewed,
+        n_right,
+        model.accuracies_within(limits),
+        clopper_pearson(n_well, n_kept, INTERVAL),
         guaranteed,
         float(accuracy),
         float(confidence),
     )
 
 
-def fewest_tested(accuracy: float, confidence: float) -> int:
-    """Return how many test reviews, all right, show that a class reaches the accuracy.
+def fewest_reviews(accuracy: float, confidence: float) -> int:
+    """Return how many reviews a class needs for a guarantee, if all that test it are right.
 
-    >>> fewest_tested(0.9, 0.9), fewest_tested(0.95, 0.9)
-    (22, 45)
+    >>> fewest_reviews(0.9, 0.9), fewest_reviews(0.95, 0.9)
+    (30, 60)
     """
-    return math.ceil(math.log(1 - confidence) / math.log(accuracy))
+    return math.ceil(math.ceil(math.log(1 - confidence) / math.log(accuracy)) / TEST_SHARE)
 
 
-def _for_test(
-    classes: IntArray, n_classes: int, accuracy: float, confidence: float, random_state: int
-) -> Array:
-    """Choose three quarters of the reviews of each class with enough of them."""
-    order = random_order(random_state, RandomStream.ACCEPTANCE, row_indices(0, len(classes)))
-    by_class = order[np.argsort(classes[order], kind="stable")]
-    counts = np.bincount(classes, minlength=n_classes)
+def review_order(classes: Any, random_state: int = 0) -> IntArray:
+    """Return the rows of all predictions in the order in which to review them.
+
+    Classes take turns, so the first n have a random sample of each class, for any n.
+    """
+    _, index = np.unique(classes, return_inverse=True)
+    order, turns = _turns(index, random_state, RandomStream.REVIEWS)
+    return order[np.argsort(turns[order], kind="stable")]
+
+
+def _turns(classes: IntArray, random_state: int, use: RandomStream) -> tuple[IntArray, IntArray]:
+    """Return a random order of rows (n,), and how many of its class precede each row (n,)."""
+    order = random_order(random_state, use, row_indices(0, len(classes)))
+    counts, turns = np.bincount(classes), np.empty(len(classes), dtype=np.int64)
     starts = np.repeat(np.cumsum(counts) - counts, counts)
-    n_tested = np.floor(TEST_SHARE * counts).astype(np.int64)
-    n_tested[n_tested < fewest_tested(accuracy, confidence)] = 0
-    chosen = np.zeros(len(classes), dtype=bool)
-    chosen[by_class[np.arange(len(classes)) - starts < np.repeat(n_tested, counts)]] = True
-    return chosen
-
-
-def _passes(limits: FloatArray, tested: Predictions, accuracy: float, confidence: float) -> Array:
-    """Return which classes (K,) the test shows to reach the accuracy, each by itself."""
-    from scipy.special import bdtr
-
-    kept = tested.take(tested.scores <= limits[tested.classes])
-    n_kept = np.bincount(kept.classes, minlength=len(limits))
-    n_wrong = np.bincount(kept.classes[~kept.is_right], minlength=len(limits))
-    chances = bdtr(n_wrong.astype(np.float64), n_kept, 1 - accuracy)
-    passes: Array = (n_kept > 0) & (chances <= 1 - confidence)
-    return passes
-
-
-def _precision(model: RightModel, limits: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the expected precision of what is kept of each class (K,), and an interval (K, 2)."""
-    rows, kept = model.row_of_class, model.limits <= limits[:, None]
-    weights = model.weights[rows] * kept
-    totals = weights.sum(axis=1)
-    precision = np.full((len(limits), len(INTERCEPTS)), np.nan)
-    np.divide(weights @ model.curves.T, totals[:, None], out=precision, where=totals[:, None] > 0)
-    shares = model.intercept_shares[rows]
-    below, low = np.cumsum(shares, axis=1), (1 - INTERVAL) / 2
-    ends = [(below >= level).argmax(axis=1) for level in (low, 1 - low)]
-    every = np.arange(len(limits))
-    return (precision * shares).sum(axis=1), np.stack([precision[every, e] for e in ends], axis=1)
+    turns[order[np.argsort(classes[order], kind="stable")]] = np.arange(len(classes)) - starts
+    return order, turns

@@ -32,6 +32,11 @@ class Predictions(NamedTuple):
         """Return some of the predictions."""
         return Predictions(self.scores[rows], self.classes[rows], self.is_right[rows])
 
+    def counts(self, n_classes: int) -> tuple[IntArray, IntArray]:
+        """Count the predictions of each class (K,), and those that are right."""
+        right = np.bincount(self.classes[self.is_right], minlength=n_classes)
+        return np.bincount(self.classes, minlength=n_classes), right
+
 
 class RightModel:
     """P(right | class c, x) = sigmoid(b0 + b1 x + b2 x^2 + u_c), fitted to predictions.
@@ -105,6 +110,11 @@ class RightModel:
         """The accuracy (R, J) of a class's predictions up to each limit."""
         right = np.cumsum(self.weights * self.probabilities, axis=1)
         return right / np.cumsum(self.weights, axis=1)
+
+    def accuracies_within(self, limits: FloatArray) -> FloatArray:
+        """Return the accuracy of each class (K,) up to one of the limits; NaN for none."""
+        last = np.maximum(np.searchsorted(self.limits, limits, side="right") - 1, 0)
+        return np.where(limits > -np.inf, self.accuracies[self.row_of_class, last], np.nan)
 
     def limits_at(self, level: float) -> FloatArray:
         """Return the largest limit of each class (K,) with at least this accuracy; -inf if none."""

@@ -1,0 +1,150 @@
+"""Tables of predictions with one class and one score per row, as detectors write, and reviews."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover.arrays import Array, FloatArray
+from evencover.arrow import import_pyarrow
+from evencover.data.columns import ID_KEYS
+from evencover.data.formats import TABLES
+from evencover.data.location import Location, as_location, existing_file, expand, reading
+from evencover.errors import InputError, listed
+
+# Usual names of columns, in any case, with spaces or underscores.
+USUAL = {
+    "class": ("scientific name", "common name", "label", "class", "species", "taxon"),
+    "score": ("confidence", "score", "probability"),
+    "right": ("correct", "right", "reviewed", "valid"),
+}
+ANSWERS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+ANSWERS |= {"1.0": True, "0.0": False}  # of a column that once had gaps
+
+
+class Detections(NamedTuple):
+    """Predictions (n,): the names of their classes, scores, and whether they are right."""
+
+    classes: Array
+    scores: FloatArray
+    is_right: Array
+    table: Any = None  #: the Arrow table with all columns
+
+    @classmethod
+    def of(
+        cls,
+        classes: Any,
+        scores: Any,
+        answers: Any,
+        row_name: Callable[[int], str] = "row {}".format,
+        table: Any = None,
+    ) -> Detections:
+        """Check values; answers are yes or no, 1 or 0, or true or false."""
+        sizes = len(classes), len(scores), len(answers)
+        if len({*sizes, 0}) != 2:
+            raise InputError(
+                "There must be as many classes as scores and answers, and one at least. Got "
+                f"{sizes[0]}, {sizes[1]} and {sizes[2]}."
+            )
+        found = []
+        for row, (name, score, answer) in enumerate(zip(classes, scores, answers, strict=True)):
+            number, is_right = math.nan, ANSWERS.get(str(answer).strip().lower())
+            with suppress(TypeError, ValueError):
+                number = float(score)
+            if name is None or name != name or not str(name).strip():
+                raise InputError(
+                    f"Every prediction must have a class. Got none in {row_name(row)}."
+                )
+            if not math.isfinite(number):
+                raise InputError(
+                    f"Scores must be finite numbers. Got {score!r} in {row_name(row)}."
+                )
+            if is_right is None:
+                raise InputError(
+                    f"Every review must be yes or no. Got {answer!r} in {row_name(row)}; leave out "
+                    "predictions without a review."
+                )
+            found.append((str(name), number, is_right))
+        names, numbers, right = zip(*found, strict=True)
+        return cls(np.array(names, object), np.array(numbers), np.array(right), table)
+
+
+def read_detections(
+    path: str,
+    class_key: str | None = None,
+    score_key: str | None = None,
+    right_key: str | None = None,
+    *,
+    is_reviewed: bool = False,
+) -> Detections:
+    """Read a file, or the files of a folder or a glob; None stands for the usual columns.
+
+    A prediction that was reviewed twice must have the same answer, and counts once.
+    """
+    location = as_location(path)
+    tables = {file: _table(file) for file in expand(location) or [location]}
+    filled = {file: table for file, table in tables.items() if table.num_rows} or tables
+    schema = next(iter(filled.values())).schema
+    for file, table in filled.items():
+        if not table.schema.equals(schema):
+            raise InputError(f"All files of '{path}' must have the same columns, unlike '{file}'.")
+    rows = [f"row {i} of '{file}'" for file, table in filled.items() for i in range(len(table))]
+    table = import_pyarrow().concat_tables(filled.values())
+    label, score = (
+        _column(table, use, asked, path)
+        for use, asked in (("class", class_key), ("score", score_key))
+    )
+    classes, scores = table[label].to_pylist(), table[score].to_pylist()
+    if not is_reviewed:
+        return Detections.of(classes, scores, [True] * len(rows), rows.__getitem__, table)
+    answer = _column(table, "right", right_key, path)
+    found = Detections.of(classes, scores, table[answer].to_pylist(), rows.__getitem__)
+    # The id, class and score tell predictions apart or, without ids, all columns but the answer.
+    # With a class and a score only, all are different.
+    others = [name for name in table.schema.names if name not in (label, score, answer)]
+    others = [name for name in others if name.lower() in ID_KEYS] or others
+    known: dict[str, int] = {}
+    for row, values in enumerate(table.select([label, score, *others]).to_pylist()):
+        first = known.setdefault(str(values if others else row), row)
+        if found.is_right[first] != found.is_right[row]:
+            raise InputError(
+                f"A prediction must have one answer. Got two in {rows[first]} and {rows[row]}; "
+                "correct one, or tell the predictions apart by a column 'id'."
+            )
+    once = list(known.values())
+    return Detections(found.classes[once], found.scores[once], found.is_right[once])
+
+
+def _table(location: Location) -> Any:
+    """Read a whole table as Arrow; the cells of text files stay text."""
+    opened = TABLES.get(existing_file(location).suffix.lower())
+    if opened is None:
+        raise InputError(f"Cannot read '{location}': its extension must be {listed(TABLES)}.")
+    with reading(location) as identity:
+        table = opened(location, identity, None)
+        names = [name for name, _ in table.columns]
+        if len(set(names)) < len(names):
+            raise InputError(f"The columns of '{location}' must be unique. Got {listed(names)}.")
+        columns = (c.tolist() if isinstance(c, np.ndarray) else c for c in table.read(names))
+        return import_pyarrow().table(dict(zip(names, columns, strict=True)))
+
+
+def _column(table: Any, use: str, asked: str | None, path: str) -> str:
+    """Return the column of a use: the one asked for, or the only one with a usual name."""
+    names: list[str] = table.schema.names
+    usual = {name.lower().replace("_", " "): name for name in names}
+    found = [usual[name] for name in USUAL[use] if name in usual]
+    if found[1:] == [usual.get("common name")]:  # the same in other words
+        found = found[:1]
+    if asked is not None:
+        found = [name for name in names if name == asked]
+    if len(found) != 1:
+        raise InputError(
+            f"'{path}' must have one column that is the {use}, such as {USUAL[use][0]!r}. Got "
+            f"{listed(found or names)}; name it with --{use}-key."
+        )
+    return found[0]
