@@ -103,7 +103,7 @@ def read_detections(
         return Detections.of(classes, scores, [True] * len(rows), rows.__getitem__, table)
     answer = _column(table, "right", right_key, path)
     found = Detections.of(classes, scores, table[answer].to_pylist(), rows.__getitem__)
-    # The id, class and score tell predictions apart or, without ids, all columns but the answer.
+    # The id, class and score distinguish predictions or, without ids, all columns but the answer.
     # With a class and a score only, all are different.
     others = [name for name in table.schema.names if name not in (label, score, answer)]
     others = [name for name in others if name.lower() in ID_KEYS] or others
@@ -113,7 +113,7 @@ def read_detections(
         if found.is_right[first] != found.is_right[row]:
             raise InputError(
                 f"A prediction must have one answer. Got two in {rows[first]} and {rows[row]}; "
-                "correct one, or tell the predictions apart by a column 'id'."
+                "correct one, or distinguish the predictions by a column 'id'."
             )
     once = list(known.values())
     return Detections(found.classes[once], found.scores[once], found.is_right[once])
