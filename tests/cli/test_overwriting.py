@@ -16,7 +16,7 @@ INPUTS = {"MODEL", "DATA", "RESULTS", "GRID", "REVIEWED", "--detections", "--app
 INPUTS |= {"--labels", "--class-names", "--taxonomy", "--alpha-of", "--set"}
 # Other texts; a new option must be in one of these lists.
 NO_PATHS = {"--probabilities-key", "--labels-key", "--ids-key", "--labels-are", "--input-key"}
-NO_PATHS |= {"--class-key", "--score-key", "--right-key"}
+NO_PATHS |= {"--class-key", "--score-key", "--right-key", "--max-share"}
 NO_PATHS |= {"--method", "--methods", "--score", "--scores", "--alpha", "--floor", "--dask"}
 NO_PATHS |= {"--calibration-sizes", "--state", "--period", "--format", "--host", "FILE"}
 
