@@ -187,9 +187,10 @@ class TopK:
 
         It is `missing` where a row does not list its class.
         """
-        is_class = self.classes == np.repeat(classes, np.diff(self.starts))
+        wanted = np.repeat(classes.astype(np.int32), np.diff(self.starts))
+        entries = np.flatnonzero(self.classes == wanted)
         picked = np.full(len(self), missing, dtype=values.dtype)
-        picked[self.row_of_entry[is_class]] = values[is_class]
+        picked[np.searchsorted(self.starts, entries, side="right") - 1] = values[entries]
         return picked
 
     def lists(self, classes: IntArray) -> Array:
@@ -276,6 +277,14 @@ def concatenate_rows(parts: Sequence[Any]) -> Any:
     classes = np.concatenate([part.classes for part in parts])
     values = np.concatenate([part.values for part in parts])
     return parts[0]._with(np.append(0, np.cumsum(sizes)), classes, values)
+
+
+def label_values(rows: Any, labels: IntArray) -> Array:
+    """Return each row's number for its label (n,); 0 for a label that is not listed."""
+    if isinstance(rows, TopK):  # without a copy of the rows, as `__getitem__` makes
+        return rows.pick(rows.values, labels, 0)
+    values: Array = rows[np.arange(len(rows)), labels]
+    return values
 
 
 def numbers_per_row(rows: Any) -> int:

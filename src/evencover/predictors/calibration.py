@@ -25,7 +25,7 @@ from evencover.predictors.rule import BoundScore
 from evencover.quantiles import ClassAlpha, GroupedScores, Groups, calibration_scores
 from evencover.randomness import RandomStream, random_order, row_indices
 from evencover.scores import Score
-from evencover.topk import fewer
+from evencover.topk import fewer, label_values
 from evencover.validation import whole_number
 
 
@@ -90,7 +90,10 @@ class CalibrationRows:
         """Return the rows with the scores that a method compares, from those of the base."""
         if not self.of_base:
             return self
-        return replace(self, scores=score.from_base(self.scores, self.labels), of_base=False)
+        scores = score.from_base(self.scores, self.labels)
+        scored = replace(self, scores=scores, of_base=False)
+        vars(scored)["class_counts"] = self.class_counts
+        return scored
 
     def with_misses(self, is_miss: Array) -> CalibrationRows:
         """Give some rows (N,) the score +inf and the last rank: no set includes their label."""
@@ -208,8 +211,7 @@ def score_true_labels(
     if with_ranks:
         columns.append(scoring.true_ranks(block).astype(np.min_scalar_type(n_classes)))
     if with_values:
-        values = block.rows[np.arange(len(block.rows)), block.known_labels]
-        columns.append(values.astype(np.float64))
+        columns.append(label_values(block.rows, block.known_labels).astype(np.float64))
     return tuple(columns)
 
 

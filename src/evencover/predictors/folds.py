@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import floor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import warn_caller
 from evencover.predictors.calibration import CalibrationRows
 from evencover.randomness import RandomStream, random_order, uniforms
+from evencover.threads import map_on_threads
 
 N_FOLDS = 5
 HELD_OUT = N_FOLDS  # the number that rows have which no model learns from
@@ -53,15 +55,20 @@ class Dealt(NamedTuple):
 
 def deal(rows: CalibrationRows, random_state: int, *, with_holdout: bool) -> Dealt:
     """Divide the rows between folds, at random, and hold out a fifth of them if asked."""
+    values = rows.label_values
+    sorts: list[Callable[[], Any]] = [
+        lambda: rows.by_score,  # which keeps it
+        lambda: random_order(random_state, RandomStream.FOLDS, rows.ids),
+        lambda: None if values is None else _kernels.ascending(values),
+    ]
+    _, order, by_value = map_on_threads(lambda sort: sort(), sorts)
     scores = rows.scores[rows.by_score]
     by_score, has_ties = ascending(rows, scores, random_state)
     indices, offsets = _kernels.by_group(rows.labels[by_score], rows.n_classes)
-    order = random_order(random_state, RandomStream.FOLDS, rows.ids)
-    if rows.label_values is None:
+    if values is None:
         copies = find_copies(rows, by_score, scores)
     else:
-        by_value = _kernels.ascending(rows.label_values)
-        copies = find_copies(rows, by_value, rows.label_values[by_value])
+        copies = find_copies(rows, by_value, values[by_value])
     together = copies if rows.by_index else with_same_id(copies, rows.ids, order)
     is_held_out = np.zeros(len(rows), dtype=bool)
     if with_holdout:

@@ -328,7 +328,7 @@ nb::tuple sample_labels(const std::string& instruction_set, const Vector<int64_t
 
 template <class Number>
 nb::object ascending_order(const Vector<Number>& values) {
-    expect(length(values) < int64_t{1} << 32, "there must be fewer numbers");
+    expect(length(values) < int64_t{1} << 31, "there must be fewer numbers");
     const Output<int64_t> order("i8", length(values));
     without_gil([&] { ascending(values.data(), length(values), order.data); });
     return order.array;

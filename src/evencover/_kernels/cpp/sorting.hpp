@@ -5,7 +5,7 @@
 
 namespace evencover {
 
-// Order n numbers; n is below 2^32.
+// Order n numbers; n is below 2^31.
 void ascending(const double* values, int64_t n, int64_t* order);
 void ascending(const uint64_t* values, int64_t n, int64_t* order);
 

@@ -274,9 +274,10 @@ class TopKContent {
     }
 
     // A class adds its change d = word - shift times the shift of its neighbor; two neighbors that
-    // are both listed add the product of their changes, too. Padding adds 0.
-    template <class T>
-    uint64_t of(const TopKRow<T>& row, const TopKCheck<T>& check) const {
+    // are both listed add the product of their changes, too: `neighbor_at(j)` finds that of the class
+    // at j, 2 i + 1 of 2 i, or -1. Padding adds 0.
+    template <class T, class NeighborAt>
+    uint64_t of(const TopKRow<T>& row, NeighborAt neighbor_at) const {
         uint64_t sum = zeros_, less = 0;  // two sums of products of 32-bit numbers vectorize
         for (int64_t j = 0; j < row.padded; ++j) {
             const uint32_t own = shift(row.classes[j]), other = shift(row.classes[j] ^ 1);
@@ -297,7 +298,7 @@ class TopKContent {
         }
         if (!row.may_have_neighbors) return sum;
         for (int64_t j = 0; j < row.size; ++j) {
-            const int64_t next = check.neighbor_at(row, j);
+            const int64_t next = neighbor_at(j);
             if (next >= 0) sum += change(row, j) * change(row, next);
         }
         return sum;
@@ -329,30 +330,46 @@ inline int64_t row_of_no_class(const TopKRows& rows, int64_t first, int64_t n) {
 }
 
 // Check rows, and call `visit(i, group, row, u, draw)` for each; return the first bad row, or
-// `all_good`. Random numbers of several rows are drawn together.
+// `all_good`. The uniforms of several rows are drawn together. Few rows need their `draw()`, so keys
+// for it alone are computed then.
 template <class T, class Visit>
 inline int64_t each_top_k_row(const TopKRows& rows, const Draws& draws, Visit visit) {
     constexpr int64_t most = TopKGroup<T>::most_rows;
-    const bool has_keys = (draws.has_score || draws.has_exact) && !draws.ids;
-    const TopKContent content(rows.n_classes, has_keys);
+    const bool has_keys = draws.has_score && !draws.ids;
+    const TopKContent content(rows.n_classes, (draws.has_score || draws.has_exact) && !draws.ids);
     TopKGroup<T> group(rows);
     TopKCheck<T> check(rows, has_keys);
     uint64_t keys[most];
-    double u[most], draw[most];
+    double u[most];
     std::fill_n(u, most, 1.0);
-    std::fill_n(draw, most, 0.0);
     for (int64_t first = 0, n = 0; first < rows.n_rows; first += n) {
         n = group.read(first);
+        const auto key_of = [&](int64_t l, auto neighbor_at) {
+            return row_key(content.of(group[l], neighbor_at), draws.first + static_cast<uint64_t>(first + l));
+        };
         const int64_t n_existing = row_of_no_class(rows, first, n);
         for (int64_t l = 0; l < n; ++l) {
-            if (l == n_existing || !check.is_good(group[l])) return first + l;
-            if (!has_keys) continue;
-            keys[l] = row_key(content.of(group[l], check), draws.first + static_cast<uint64_t>(first + l));
+            TopKRow<T>& row = group[l];
+            if (l == n_existing || !check.is_good(row)) return first + l;
+            if (has_keys) keys[l] = key_of(l, [&](int64_t j) { return check.neighbor_at(row, j); });
         }
         const uint64_t* const ids = draws.ids ? draws.ids + first : keys;
         if (draws.has_score) uniforms(draws.seed, draws.score_use, ids, n, u);
-        if (draws.has_exact) uniforms(draws.seed, draws.exact_use, ids, n, draw);
-        for (int64_t l = 0; l < n; ++l) visit(first + l, group, group[l], u[l], draw[l]);
+        for (int64_t l = 0; l < n; ++l) {
+            TopKRow<T>& row = group[l];
+            const auto draw = [&] {
+                double result = 0.0;
+                if (!draws.has_exact) return result;
+                row.may_have_neighbors = true;  // not known without keys
+                const auto neighbor_at = [&](int64_t j) {
+                    return row.classes[j] % 2 ? -1 : row.find(row.classes[j] + 1);
+                };
+                if (!draws.ids && !has_keys) keys[l] = key_of(l, neighbor_at);
+                uniforms(draws.seed, draws.exact_use, ids + l, 1, &result);
+                return result;
+            };
+            visit(first + l, group, row, u[l], draw);
+        }
     }
     return all_good;
 }
@@ -367,7 +384,7 @@ inline int64_t each_top_k_row(const TopKRows& rows, const Draws& draws, Visit vi
 // before one that is listed are listed, too.
 inline int64_t top_k_label_scores(const TopKRows& rows, const Score& score, const Draws& draws,
                                    const int64_t* labels, double* scores) {
-    return each_top_k_row(rows, draws, [&](int64_t i, auto&, auto& row, double u, double) {
+    return each_top_k_row(rows, draws, [&](int64_t i, auto&, auto& row, double u, const auto&) {
         const int64_t j = row.find(labels[i]);
         scores[i] = infinity;
         if (j < 0) return;
@@ -423,7 +440,7 @@ inline void each_top_k_score(const TopKRow<T>& row, const Score& score, double u
 // Score and rank every listed class.
 inline int64_t top_k_scores(const TopKRows& rows, const Score& score, const Draws& draws,
                              double* scores, int64_t* ranks) {
-    return each_top_k_row(rows, draws, [&](int64_t i, auto& group, auto& row, double u, double) {
+    return each_top_k_row(rows, draws, [&](int64_t i, auto& group, auto& row, double u, const auto&) {
         const int64_t start = rows.starts[i] - rows.starts[0];
         group.put_in_order(row);
         each_top_k_score(row, score, u, infinity, [&](int64_t at, const double* own) {
@@ -452,6 +469,17 @@ struct ThresholdRange {
     }
 };
 
+// Where scores of the classes at `at` are within their limits; beyond the row, anywhere.
+template <class T>
+inline LaneMask within(const TopKRow<T>& row, int64_t at, const double* scores, const double* limits) {
+    double own[n_lanes] = {};
+    const int64_t n = std::min(row.size - at, n_lanes);
+    for (int64_t l = 0; l < n; ++l) own[l] = limits[row.classes[at + l]];
+    LaneMask mask = 0;
+    for (int64_t l = 0; l < n_lanes; ++l) mask |= LaneMask{scores[l] <= own[l]} << l;
+    return mask;
+}
+
 // Call `add(i, row, at, members)` for the members of the set of a row among the lanes at `at`, the most
 // probable first, and then `end(i, row)`.
 template <class Add, class End>
@@ -462,7 +490,7 @@ inline int64_t each_top_k_set(const TopKRows& rows, const Score& score, const Dr
     const bool is_one = smallest == largest && !score.needs_order;
     const bool is_float = rows.element == Element::float32;
     const double least = is_float ? least_within<float>(largest) : least_within<double>(largest);
-    return each_top_k_row(rows, draws, [&](int64_t i, auto& group, auto& row, double u, double draw) {
+    return each_top_k_row(rows, draws, [&](int64_t i, auto& group, auto& row, double u, const auto& draw) {
         group.put_in_order(row);
         // With one threshold, softmax scores within it are those of the first classes.
         for (int64_t at = 0; is_one && at < row.size; at += n_lanes) {
@@ -472,18 +500,27 @@ inline int64_t each_top_k_set(const TopKRows& rows, const Score& score, const Dr
             if (members < lanes) break;
         }
         if (is_one) return end(i, row);
+        double drawn = -1.0;  // not yet
         each_top_k_score(row, score, u, largest, [&](int64_t at, const double* scores) {
             const LaneMask lanes = first_lanes(std::min(row.size - at, n_lanes));
-            LaneMask members = where_at_most(scores, smallest) & lanes;
-            members |= LaneMask{keep_top && at == 0};
-            LaneMask others = 0;
-            if (smallest < largest) others = where_at_most(scores, largest) & lanes & ~members;
-            for (; others; others &= others - 1) {  // look the class up, which takes longer
-                const int64_t l = lowest_bit(others), y = row.classes[at + l];
-                const bool in_rank = !thresholds.rank_limit || at + l < thresholds.rank_limit[y];
-                const bool is_in = (scores[l] <= threshold_of(thresholds, y, draw)) & in_rank;
-                members |= LaneMask{is_in} << l;
+            LaneMask members = smallest == largest ? where_at_most(scores, smallest)
+                                                   : within(row, at, scores, thresholds.upper);
+            members &= lanes;
+            if (thresholds.lower && smallest < largest) {  // drawing for each row would take longer
+                const LaneMask lower = within(row, at, scores, thresholds.lower) & lanes;
+                for (LaneMask unsure = members ^ lower; unsure; unsure &= unsure - 1) {
+                    const int64_t l = lowest_bit(unsure), y = row.classes[at + l];
+                    if (drawn < 0.0) drawn = draw();
+                    const bool is_in = scores[l] <= threshold_of(thresholds, y, drawn);
+                    members = (members & ~(1u << l)) | LaneMask{is_in} << l;
+                }
             }
+            for (LaneMask left = thresholds.rank_limit ? members : 0; left; left &= left - 1) {
+                const int64_t l = lowest_bit(left);
+                const bool is_in = at + l < thresholds.rank_limit[row.classes[at + l]];
+                members ^= LaneMask{!is_in} << l;
+            }
+            members |= LaneMask{keep_top && at == 0};
             add(i, row, at, members);
         });
         end(i, row);
