@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -19,6 +18,7 @@ from evencover.cli.console import note, watch
 from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import InputError
+from evencover.evaluation.report import as_plain
 from evencover.predictors.fit import Fit
 from evencover.quantiles import DEFAULT, ClassAlpha
 from evencover.validation import raise_unknown, unique_keys
@@ -224,16 +224,7 @@ def numbers(text: str, option: str) -> list[float]:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
-    print(json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    """Replace numbers that JSON lacks, NaN and infinite thresholds, with null."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(json.dumps(as_plain(value), ensure_ascii=False, indent=2, allow_nan=False))
 
 
 def files_among(*texts: Sequence[str] | None) -> list[str]:

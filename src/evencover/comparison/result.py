@@ -13,7 +13,7 @@ from evencover.arrays import FloatArray, data_frame
 from evencover.comparison.splits import CalibrationSize
 from evencover.comparison.trials import Outcome
 from evencover.evaluation.metrics import shown_in
-from evencover.evaluation.report import CoverageReport, or_none
+from evencover.evaluation.report import CoverageReport, as_plain
 from evencover.evaluation.statistics import root_and_error, squared_gaps, squared_shortfalls
 from evencover.evaluation.suppliers import Suppliers
 from evencover.predictors.fit import as_json
@@ -402,8 +402,8 @@ class Comparison(Shown):
             row["max_share"] = candidate.max_share
             row["n_calibration"] = self.n_calibration
             for name in metrics:
-                row[name] = or_none(candidate.mean(name))
-                row[f"{name}_se"] = or_none(candidate.standard_error(name))
+                row[name] = as_plain(candidate.mean(name))
+                row[f"{name}_se"] = as_plain(candidate.standard_error(name))
             difference = self.difference_to_best(candidate)
             row |= {
                 "cost_above_best": difference.mean,

@@ -23,6 +23,18 @@ from evencover.sets import PredictionSets
 from evencover.templates import Card, Shown
 from evencover.validation import raise_unknown, whole_number
 
+# Attributes in `CoverageReport.to_dict`, next to the metrics.
+ALWAYS = (
+    *("alpha", "n_rows", "n_classes", "n_classes_evaluated", "true_gap_interval"),
+    *("size_quantiles", "class_coverage", "class_counts", "class_coverage_interval"),
+    *("likely_below", "too_few_to_judge", "labels_fit", "data_warnings"),
+)
+IF_KNOWN = (
+    *("class_alpha", "accepted", "accepted_right", "appearances", "guarantees", "is_capped"),
+    *("share", "calibration_counts", "cluster_of_class", "class_names"),
+)
+IF_ACCEPTED = ("accepted_share", "accepted_accuracy", "accepted_accuracy_interval", "is_unsafe")
+
 
 class ClassView(NamedTuple):
     """Describe one class: coverage, its 95% confidence interval, and likely causes.
@@ -241,7 +253,7 @@ class CoverageReport(CoverageMetrics, Shown):
             n, right = int(self.answered[here].sum()), int(self.answered_right[here].sum())
             accuracy, low, high = share_with_limits(right, n).tolist()
             counts = {"level": name, "rows": n, "share": n / max(1, int(self.size_counts.sum()))}
-            table.append(counts | {"accuracy": or_none(accuracy), "low": low, "high": high})
+            table.append(counts | {"accuracy": as_plain(accuracy), "low": low, "high": high})
         return table
 
     @cached_property
@@ -323,51 +335,16 @@ class CoverageReport(CoverageMetrics, Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number under its attribute's name, ready for JSON (NaN becomes None)."""
-        result: dict[str, Any] = {
-            **{name: getattr(self, name) for name in ("alpha", "n_rows", "n_classes")},
-            "n_classes_evaluated": self.n_classes_evaluated,
-            "n_unknown_labels": self.n_unknown,
-            **{name: or_none(value) for name, value in self.metrics().items()},
-            "true_gap_interval": [or_none(limit) for limit in self.true_gap_interval],
-            "size_quantiles": self.size_quantiles,
-            "strata": [stratum._asdict() for stratum in self.strata],
-            "class_coverage": [or_none(value) for value in self.class_coverage.tolist()],
-            "class_counts": self.class_counts.tolist(),
-            "class_coverage_interval": self.class_coverage_interval.tolist(),
-            "likely_below": self.likely_below.tolist(),
-            "too_few_to_judge": self.too_few_to_judge.tolist(),
-            "labels_fit": self.labels_fit,
-            "large_sets": self.large_sets,
-            "data_warnings": list(self.data_warnings),
-        }
-        optional: tuple[str, ...] = (
-            "class_alpha",
-            "accepted",
-            "accepted_right",
-            "appearances",
-            "guarantees",
-        )
-        optional += ("is_capped", "calibration_counts", "cluster_of_class", "class_names")
-        if self.share is not None:
-            result["share"] = [or_none(share) for share in self.share.tolist()]
-        for name in optional:
-            values = getattr(self, name)
-            if values is not None:
-                result[name] = np.asarray(values).tolist()
-        if self.accepted is not None:
-            result |= {
-                "accepted_share": self.accepted_share,
-                "accepted_accuracy": or_none(self.accepted_accuracy),
-                "accepted_accuracy_interval": self.accepted_accuracy_interval.tolist(),
-                "is_unsafe": self.is_unsafe.tolist(),
-            }
-        if self.answers:
-            result |= {"answers": self.answers, "unsafe_answers": self.unsafe_answers}
+        names = [*ALWAYS, *IF_KNOWN]
+        names += IF_ACCEPTED if self.accepted is not None else ()
+        names += ("answers", "unsafe_answers") if self.answers else ()
+        values = self.metrics() | {name: getattr(self, name) for name in names}
+        values |= {"n_unknown_labels": self.n_unknown, "large_sets": self.large_sets}
+        values["strata"] = [stratum._asdict() for stratum in self.strata]
         if self.recall_at_k is not None:
-            names = ("recall_at_k", "recall_at_k_of_capped_classes")
-            recalls = zip(names, self.recall_at_k, strict=True)
-            result |= {name: [or_none(value) for value in values] for name, values in recalls}
-        return result
+            recalls = ("recall_at_k", "recall_at_k_of_capped_classes")
+            values |= zip(recalls, self.recall_at_k, strict=True)
+        return {name: as_plain(values[name]) for name in values if values[name] is not None}
 
     def class_columns(self) -> dict[str, Any]:
         """Return what is known about the classes, one value per class in each column."""
@@ -514,6 +491,12 @@ class CoverageReport(CoverageMetrics, Shown):
     __repr__ = __str__
 
 
-def or_none(value: float) -> float | None:
-    """Replace NaN, which JSON does not have."""
-    return None if np.isnan(value) else value
+def as_plain(value: Any) -> Any:
+    """Return a value as JSON holds it: arrays as lists, and None for NaN and infinite numbers."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {name: as_plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_plain(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -30,7 +30,7 @@ from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import InputError, warn_caller
 from evencover.evaluation.metrics import metric_names
-from evencover.evaluation.report import or_none
+from evencover.evaluation.report import as_plain
 from evencover.output.atomic import read_record, write_csv, write_record
 from evencover.output.folders import input_digest, resumable_folder
 from evencover.predictors import BasePredictor, make_predictor
@@ -455,7 +455,7 @@ def _record(grid: Grid, outcome: Outcome) -> Row:
         "n_validation": report.n_rows,
         "n_classes": report.n_classes,
         "n_classes_evaluated": report.n_classes_evaluated,
-        **{name: or_none(getattr(report, name)) for name in metric_names()},
+        **{name: as_plain(getattr(report, name)) for name in metric_names()},
         "size_median": report.size_quantiles["50"],
         "cost": outcome.cost,
         "seed": grid.seed,

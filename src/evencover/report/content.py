@@ -14,7 +14,7 @@ from evencover.comparison.result import Comparison
 from evencover.data.source import Block
 from evencover.engine.blocks import fold_source
 from evencover.evaluation.metrics import Confusions, EvaluationCounts, Tally, descriptions
-from evencover.evaluation.report import CoverageReport, or_none
+from evencover.evaluation.report import CoverageReport, as_plain
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels
@@ -212,14 +212,14 @@ def describe(
         "origin": origin_of_thresholds(predictor.fit_),
         "weights": {name: w.round(4).tolist() for name, w in predictor.fit_.weights.items()},
         "data_warnings": list(report.data_warnings),
-        "metrics": {name: or_none(value) for name, value in report.metrics().items()},
+        "metrics": as_plain(report.metrics()),
         "numbers": descriptions("report", report.target_text, report),
-        "true_gap_interval": [or_none(limit) for limit in report.true_gap_interval],
+        "true_gap_interval": as_plain(report.true_gap_interval),
         "size_quantiles": report.size_quantiles,
         "strata": [stratum._asdict() for stratum in report.strata],
         "acceptance": _about_acceptance(report),
         "contributors": _about_contributors(report),
-        "crowding": or_none(report.crowding),
+        "crowding": as_plain(report.crowding),
         "large_sets": report.large_sets,
         "states": [state.name.lower() for state in State],
         "verdict": verdict(report, usual_spread(predictor, report), predictor.fit_.keep_top),
@@ -289,7 +289,7 @@ def _about_acceptance(report: CoverageReport) -> dict[str, Any]:
     table = [dict(zip(columns, row, strict=True)) for row in rows]
     return {
         "share": report.accepted_share,
-        "accuracy": or_none(report.accepted_accuracy),
+        "accuracy": as_plain(report.accepted_accuracy),
         "interval": report.accepted_accuracy_interval.tolist(),
         "target": report.accept_accuracy,
         "answers": report.answers,
@@ -331,7 +331,7 @@ def _class_columns(
             float(f"{threshold:.6g}") if np.isfinite(threshold) else None
             for threshold in predictor.thresholds_.tolist()
         ],
-        "size": [or_none(size) for size in sizes.tolist()],
+        "size": as_plain(sizes),
         "confused": [
             [number for pair in report.confusions.of_class(index) for number in pair]
             for index in range(report.n_classes)
