@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -214,13 +216,23 @@ def _n_colons(content: bytes) -> int:
 
 HEAD_LENGTH = "Inference-Header-Content-Length"
 NUMBERS: dict[str, Any] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
-OUTPUTS = {  # type and shape of N rows, K classes and M members of all sets
-    "sizes": ("INT64", "N"),
-    "members": ("INT64", "M"),
-    "starts": ("INT64", "N+1"),
-    "classes": ("INT64", "NK"),
-    "accepted": ("BOOL", "N"),
-    "answers": ("INT64", "N"),  # the index of a class, K + that of a group, or -1
+
+
+def _padded(sets: PredictionSets) -> Array:
+    """Return the classes of each set, then -1 (N, K), as in the ONNX export."""
+    classes = np.full((len(sets), sets.n_classes), -1, dtype="<i8")
+    classes[np.arange(sets.n_classes) < sets.sizes[:, None]] = sets.indices
+    return classes
+
+
+TYPES = {"INT64": "<i8", "BOOL": "?"}
+OUTPUTS: dict[str, tuple[str, Callable[[PredictionSets], Array]]] = {
+    "sizes": ("INT64", attrgetter("sizes")),  # (N,)
+    "members": ("INT64", attrgetter("indices")),  # (M,) of all sets
+    "starts": ("INT64", attrgetter("indptr")),  # (N + 1,)
+    "classes": ("INT64", _padded),  # (N, K)
+    "accepted": ("BOOL", attrgetter("accepted")),  # (N,)
+    "answers": ("INT64", attrgetter("answer_nodes")),  # (N,) a class, K + a group, or -1
 }
 Size = Annotated[int, Meta(ge=0, lt=2**31)]
 
@@ -283,8 +295,8 @@ def metadata(model: dict[str, Any]) -> dict[str, Any]:
     n_classes = model["n_classes"]
     inputs = [_tensor(model["reads"], "FP32", [-1, n_classes]), _tensor("ids", "BYTES", [-1])]
     outputs = [
-        _tensor(name, kind, [-1, n_classes] if shape == "NK" else [-1])
-        for name, (kind, shape) in OUTPUTS.items()
+        _tensor(name, kind, [-1, n_classes] if name == "classes" else [-1])
+        for name, (kind, _) in OUTPUTS.items()
     ]
     described = {"name": model["name"], "versions": [model["model"]], "platform": "evencover"}
     return {**described, "inputs": inputs, "outputs": outputs}
@@ -398,8 +410,8 @@ def _read_ids(tensor: InputTensor, data: Any) -> list[str]:
 
 def answer_bytes(sets: PredictionSets, wanted: Wanted) -> int:
     """Return about the size of an answer; `classes` has K values for every row."""
-    n_values = {"NK": len(sets) * sets.n_classes, "M": len(sets.indices)}
-    return 8 * sum(n_values.get(OUTPUTS[name][1], len(sets) + 1) for name in wanted.outputs)
+    n_values = {"classes": len(sets) * sets.n_classes, "members": len(sets.indices)}
+    return 8 * sum(n_values.get(name, len(sets) + 1) for name in wanted.outputs)
 
 
 def write_tensors(
@@ -413,8 +425,9 @@ def write_tensors(
     """
     tensors, tail = [], []
     for output, is_binary in wanted.outputs.items():
-        values = _values(sets, output)
-        tensor = _tensor(output, OUTPUTS[output][0], list(values.shape))
+        kind, values_of = OUTPUTS[output]
+        values = values_of(sets).astype(TYPES[kind], copy=False)
+        tensor = _tensor(output, kind, list(values.shape))
         if is_binary:
             tail.append(values.tobytes())
             tensor["parameters"] = {"binary_data_size": len(tail[-1])}
@@ -426,18 +439,3 @@ def write_tensors(
     if not tail:
         return text, JSON, {}
     return b"".join([text, *tail]), "application/octet-stream", {HEAD_LENGTH: str(len(text))}
-
-
-def _values(sets: PredictionSets, output: str) -> Array:
-    if output != "classes":
-        values: Array = {
-            "sizes": sets.sizes,
-            "members": sets.indices,
-            "starts": sets.indptr,
-            "accepted": sets.accepted,
-            "answers": sets.answer_nodes,
-        }[output]
-        return values if output == "accepted" else values.astype("<i8", copy=False)
-    classes = np.full((len(sets), sets.n_classes), -1, dtype="<i8")
-    classes[np.arange(sets.n_classes) < sets.sizes[:, None]] = sets.indices
-    return classes

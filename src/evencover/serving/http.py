@@ -44,7 +44,7 @@ STATE_SECONDS = 30.0  # that a request waits for the state
 SCRAPE_SECONDS = 2.0  # that metrics wait for the monitor; else they show its last findings
 MAX_HEAD = 2**16  # bytes of a request's head
 MOST_BODIES = 100  # that are received or answered at a time
-SMALL_BODY = 2**16  # bytes of a body whose answer takes less time than to pass it to a thread
+SMALL_BODY = 2**15  # bytes of a body whose answer takes less time than to pass it to a thread
 Endpoint = Callable[[Any], Any]  # a request to a value for JSON or a Response, or a coroutine
 SET_SIZES = np.array([0, 1, 2, 5, 10, 20, 50, 100, 1000])  # upper limits of the histogram
 
