@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cli.running import refused, succeeded
 
-from evencover import InputError, Taxonomy, load
+from evencover import InputError, Taxonomy, evaluate, load
 
 pq = pytest.importorskip("pyarrow.parquet")
 NAMES = [f"{genus} {k}" for genus in ("Corvus", "Parus", "Strix") for k in range(3)]
@@ -79,7 +79,20 @@ def test_evaluate_and_the_page_show_each_level(rows, calibrated, run):
     n_answered = table["all answers"]["rows"]
     assert table["all answers"]["accuracy"] == pytest.approx(np.sum(is_right) / n_answered)
     assert f"{table['genus']['share']:.1%}" in out
-    assert "<bdi>genus</bdi></th>" in Path("page.html").read_text("utf-8")
+    page = Path("page.html").read_text("utf-8")
+    assert "<bdi>genus</bdi></th>" in page
+    nodes = {each["name"]: each for each in report.answering_nodes}
+    assert set(nodes) == {*answers.names} - {None}
+    for name, node in nodes.items():
+        right = [r for r, found in zip(is_right, answers.names, strict=True) if found == name]
+        assert (node["rows"], node["accuracy"]) == (len(right), pytest.approx(np.mean(right)))
+        assert node["level"] == ("species" if " " in name else "genus")
+    first = next(iter(nodes.values()))
+    assert f"<bdi>{first['name']}</bdi>" in page
+    again = evaluate(calibrated.predict_set("new.npy"), rows[1][2500:])
+    assert {each["name"]: each["rows"] for each in again.answering_nodes} == {
+        name: node["rows"] for name, node in nodes.items()
+    }
 
 
 def test_a_taxonomy_needs_an_accuracy(rows, run):

@@ -144,6 +144,22 @@ def test_unknown_labels_are_counted_as_evaluate_counts_them(data, score):
     assert content["classes"]["guaranteed"] == fitted.guarantees_.round(4).tolist()
 
 
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+def test_unsafe_classes_are_those_of_evaluate(data, test_rows):
+    predictor = make_predictor("classwise").fit(data.rows[:2000], data.labels[:2000])
+    rows, labels = test_rows
+    is_wrong = np.isin(rows.argmax(axis=1), [3, 5])
+    labels = np.where(is_wrong, (labels + 1) % rows.shape[1], labels)
+    report, content = predictor.evaluate(rows, labels), report_content(predictor, rows, labels)
+    found = content["acceptance"]
+    assert found["n_unsafe"] == report.is_unsafe.sum() > 0
+    unsafe = {int(row["name"]): row for row in found["nodes"]}
+    assert sorted(unsafe) == np.flatnonzero(report.is_unsafe).tolist()
+    for index, row in unsafe.items():
+        assert row["rows"] == report.accepted[index]
+        assert row["accuracy"] == report.accepted_right[index] / report.accepted[index]
+
+
 def test_accepted_predictions_and_labels_that_make_sets_large_are_those_of_evaluate(
     data, test_rows
 ):
@@ -151,8 +167,7 @@ def test_accepted_predictions_and_labels_that_make_sets_large_are_those_of_evalu
     report, content = predictor.evaluate(*test_rows), report_content(predictor, *test_rows)
     found = content["acceptance"]
     assert (found["share"], found["accuracy"]) == (report.accepted_share, report.accepted_accuracy)
-    unsafe = [row["class"] for row in found["unsafe"]]
-    assert sorted(unsafe) == np.flatnonzero(report.is_unsafe).tolist()
+    assert (found["n_unsafe"], found["nodes"]) == (0, [])
     added = [row["wrong"] for row in content["contributors"]]
     wrong = (report.appearances - report.class_covered)[report.largest_contributors()]
     assert added == wrong.tolist()

@@ -83,7 +83,7 @@ class Tally(NamedTuple):
             np.bincount(right, minlength=n_classes),
             covered_sizes=np.bincount(coverage.sizes[coverage.is_covered], minlength=n_classes + 1),
         )
-        if answers is None:
+        if answers is None or not answers.hierarchy.groups:
             return tally
         levels, nodes = answers.hierarchy, answers.nodes
         right = nodes[levels.are_right(nodes, labels)]

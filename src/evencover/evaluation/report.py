@@ -116,7 +116,9 @@ def evaluate(
         raise classes.unknown_label(to_numpy(labels).ravel()[0], "row 0")
     slab = None if features is None else worst_slab(sets.have(indices), features)
     tally = Tally.of(sets, indices)
-    return CoverageReport.from_tally(tally, alpha, class_names=names, worst_slab=slab)
+    levels = None if sets.answers is None else sets.answers.hierarchy
+    about: dict[str, Any] = {"class_names": names, "worst_slab": slab, "levels": levels}
+    return CoverageReport.from_tally(tally, alpha, **about)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -257,15 +259,37 @@ class CoverageReport(CoverageMetrics, Shown):
         return table
 
     @cached_property
-    def unsafe_answers(self) -> list[str]:
-        """The nodes whose answers are significantly too often wrong, the worst first."""
-        if self.answered is None or self.answered_right is None or self.levels is None:
+    def answering_nodes(self) -> list[dict[str, Any]]:
+        """The classes and groups that answer: unsafe ones, then groups, the most frequent first.
+
+        Each has its level, rows, accuracy with 95% limits, and whether it is unsafe, as in
+        `is_unsafe`. Without groups the answers are the accepted predictions.
+        """
+        levels, answered, right = self.levels, self.answered, self.answered_right
+        if levels is None or answered is None or right is None:
+            levels, answered, right = (
+                Levels.of_classes(self.n_classes),
+                self.accepted,
+                self.accepted_right,
+            )
+        if answered is None or right is None:
             return []
-        is_unsafe = likely_below(self.answered_right, self.answered, 1 - self.accept_accuracy)
-        nodes = np.flatnonzero(is_unsafe)
-        worst = np.argsort(_share(self.answered_right[nodes], self.answered[nodes]), kind="stable")
-        names = [*(self.class_names or range(self.n_classes)), *self.levels.groups]
-        return [str(names[node]) for node in nodes[worst].tolist()]
+        nodes = np.flatnonzero(answered)
+        n, accuracy = answered[nodes], right[nodes] / answered[nodes]
+        is_unsafe = likely_below(right, answered, 1 - self.accept_accuracy)[nodes]
+        is_class = nodes < self.n_classes
+        order = np.lexsort((-n, is_class, np.where(is_unsafe, accuracy, 0), ~is_unsafe))
+        names = [*self._names(np.arange(self.n_classes)), *levels.groups]
+        columns = {
+            "name": [names[node] for node in nodes],
+            "level": [levels.level_names[level] for level in levels.level_of_node[nodes]],
+            "rows": n.tolist(),
+            "accuracy": accuracy.tolist(),
+            **dict(zip(("low", "high"), clopper_pearson(right[nodes], n).T.tolist(), strict=True)),
+            "unsafe": is_unsafe.tolist(),
+        }
+        rows = [*zip(*columns.values(), strict=True)]
+        return [dict(zip(columns, rows[place], strict=True)) for place in order]
 
     def largest_contributors(self, k: int = 10) -> IntArray:
         """Find the classes that add the most wrong labels to sets, the worst first."""
@@ -337,7 +361,7 @@ class CoverageReport(CoverageMetrics, Shown):
         """Return every number under its attribute's name, ready for JSON (NaN becomes None)."""
         names = [*ALWAYS, *IF_KNOWN]
         names += IF_ACCEPTED if self.accepted is not None else ()
-        names += ("answers", "unsafe_answers") if self.answers else ()
+        names += ("answers", "answering_nodes") if self.answers else ()
         values = self.metrics() | {name: getattr(self, name) for name in names}
         values |= {"n_unknown_labels": self.n_unknown, "large_sets": self.large_sets}
         values["strata"] = [stratum._asdict() for stratum in self.strata]
@@ -443,13 +467,10 @@ class CoverageReport(CoverageMetrics, Shown):
             if each["rows"]:
                 text = "of predictions; {accuracy:.1%} right, 95% interval {low:.1%} to {high:.1%}"
             rows.append((f"  {each['level']}"[:17], f"{each['share']:.1%}", text.format(**each)))
-        if self.unsafe_answers:
-            unsafe, what = self.unsafe_answers, "answers significantly below the target accuracy"
-        else:
-            unsafe, target = self._names(np.flatnonzero(self.is_unsafe)), self.accept_accuracy
-            what = f"predicted classes significantly below {100 * target:.4g}%"
-        if unsafe:
-            rows.append(("  unsafe", str(len(unsafe)), f"{what}: {_first_of(unsafe)}"))
+        if unsafe := [node["name"] for node in self.answering_nodes if node["unsafe"]]:
+            what = "classes and groups" if self.answers else "predicted classes"
+            meaning = f"{what} significantly below {100 * self.accept_accuracy:.4g}%"
+            rows.append(("  unsafe", str(len(unsafe)), f"{meaning}: {_first_of(unsafe)}"))
         return rows
 
     def _names(self, classes: IntArray) -> list[str]:

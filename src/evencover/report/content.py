@@ -15,7 +15,6 @@ from evencover.data.source import Block
 from evencover.engine.blocks import fold_source
 from evencover.evaluation.metrics import Confusions, EvaluationCounts, Tally, descriptions
 from evencover.evaluation.report import CoverageReport, as_plain
-from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels
 from evencover.predictors.explanations import origin_of_thresholds, prices, set_by_floor
@@ -30,6 +29,7 @@ from evencover.taxonomy import Taxonomy
 from evencover.templates import percent
 from evencover.topk import TopK
 
+MOST_NODES = 10  # classes and groups whose answers the report lists
 MOST_TARGETS = 3  # different target coverages that the report lists
 
 
@@ -278,23 +278,17 @@ def _about_guarantees(predictor: BasePredictor) -> str:
 
 
 def _about_acceptance(report: CoverageReport) -> dict[str, Any]:
-    """Return how many predictions are accepted and right, and classes that are too often wrong."""
-    assert report.accepted is not None
-    assert report.accepted_right is not None
-    unsafe = np.flatnonzero(report.is_unsafe)
-    right, accepted = report.accepted_right[unsafe], report.accepted[unsafe]
-    columns = {"class": unsafe, "accepted": accepted, "accuracy": right / accepted}
-    columns |= dict(zip(("low", "high"), clopper_pearson(right, accepted).T, strict=True))
-    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    table = [dict(zip(columns, row, strict=True)) for row in rows]
+    """Return how many predictions are accepted and right, and the nodes to look at."""
+    nodes = report.answering_nodes
+    unsafe = [node for node in nodes if node["unsafe"]]
     return {
         "share": report.accepted_share,
         "accuracy": as_plain(report.accepted_accuracy),
         "interval": report.accepted_accuracy_interval.tolist(),
         "target": report.accept_accuracy,
         "answers": report.answers,
-        "unsafe_answers": report.unsafe_answers,
-        "unsafe": sorted(table, key=lambda row: row["accuracy"]),
+        "n_unsafe": len(unsafe),
+        "nodes": (nodes if report.answers else unsafe)[:MOST_NODES],
     }
 
 
