@@ -169,17 +169,18 @@ class EvaluationCounts(NamedTuple):
         return self._replace(confusions=self.confusions.most_frequent())
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class CoverageMetrics:
     """The formulas, from counts; those over classes skip classes without test rows."""
 
     alpha: float
-    class_alpha: FloatArray | None
-    n_unknown: int
     class_counts: IntArray
     class_covered: IntArray
     size_counts: IntArray
-    covered_sizes: IntArray | None
-    worst_slab: WorstSlab | None
+    class_alpha: FloatArray | None = None
+    n_unknown: int = 0
+    covered_sizes: IntArray | None = None
+    worst_slab: WorstSlab | None = None
 
     @property
     def n_classes(self) -> int:

@@ -13,7 +13,7 @@ from evencover.answers import Levels
 from evencover.arrays import Array, FloatArray, IntArray, data_frame, to_numpy
 from evencover.classes import Classes
 from evencover.errors import InputError
-from evencover.evaluation.conditional import WorstSlab, worst_slab
+from evencover.evaluation.conditional import worst_slab
 from evencover.evaluation.metrics import METRICS, Confusions, CoverageMetrics, Tally, shown_in
 from evencover.evaluation.recall import RecallAtK
 from evencover.evaluation.statistics import clopper_pearson, likely_below, share_with_limits
@@ -140,10 +140,6 @@ class CoverageReport(CoverageMetrics, Shown):
     part of the feature space with the lowest coverage, if `evaluate` got features.
     """
 
-    alpha: float
-    class_counts: IntArray
-    class_covered: IntArray
-    size_counts: IntArray
     class_names: Sequence[str] | None = None
     calibration_counts: IntArray | None = None
     cluster_of_class: IntArray | None = None
@@ -153,8 +149,6 @@ class CoverageReport(CoverageMetrics, Shown):
     share: FloatArray | None = None
     confusions: Confusions | None = None
     size_sums: IntArray | None = None
-    class_alpha: FloatArray | None = None
-    n_unknown: int = 0
     appearances: IntArray | None = None
     accepted: IntArray | None = None
     accepted_right: IntArray | None = None
@@ -165,8 +159,6 @@ class CoverageReport(CoverageMetrics, Shown):
     answered: IntArray | None = None
     answered_right: IntArray | None = None
     levels: Levels | None = None
-    covered_sizes: IntArray | None = None
-    worst_slab: WorstSlab | None = None
     large_sets: str = ""
 
     @classmethod

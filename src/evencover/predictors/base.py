@@ -154,7 +154,8 @@ class BasePredictor(Method, Shown):
             collector = SampleCollector(scoring, source.n_classes, "ranks" in self.needs)
         rows, read = read_calibration(source, scoring, self.needs, executor, collector)
         sample = None if collector is None else collector.result()
-        inputs = CalibrationInputs.of(read, len(rows.scores))
+        known = ((read.hexdigest(), len(rows.scores)),)
+        inputs = CalibrationInputs(known, read.precision, read.k)
         self.fit_ = Fit.calibrated(self, rows, inputs, sample)
         return self
 

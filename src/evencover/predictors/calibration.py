@@ -162,11 +162,6 @@ class CalibrationInputs(NamedTuple):
     precision: float | None = None
     k: int | None = None
 
-    @classmethod
-    def of(cls, read: Fingerprint, n_rows: int) -> CalibrationInputs:
-        """Identify rows that have been read; `n_rows` have a known label."""
-        return cls(((read.hexdigest(), n_rows),), read.precision, read.k)
-
     def followed_by(
         self, read: Fingerprint, n_old: int, labels: IntArray, n_classes: int
     ) -> CalibrationInputs:
