@@ -119,6 +119,11 @@ STEPS = {
         ),
         data=("birds_inat.npz",),
     ),
+    "price": Step(
+        "scripts/price_study.py",
+        ("evidence/price.csv", "evidence/price.md"),
+        data=("birds_inat.npz",),
+    ),
     "explanations": Step(
         "scripts/draw_explanations.py",
         tuple(path for name in EXPLAINED for path in pictures(name)),

@@ -16,16 +16,20 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from evencover.arrays import Array, FloatArray
 from evencover.classes import INDICES
 from evencover.comparison.cost import Trial
-from evencover.comparison.splits import calibration_split, other_rows
+from evencover.comparison.splits import other_rows, rows_of_each_class
 from evencover.comparison.trials import ScoredRows
 from evencover.data.open import as_source
 from evencover.errors import InputError, warn_caller
 from evencover.evaluation import CoverageReport
 from evencover.predictors import DEFAULT_METHOD, BasePredictor, make_predictor
-from evencover.predictors.guarantees import some_names
-from evencover.randomness import check_random_state
+from evencover.randomness import check_random_state, row_indices
 from evencover.scores import make_score
 from evencover.sets import PredictionSets
+
+DRAWN_BY_CLASS = (
+    "Calibration rows were drawn from each class, so a guarantee of coverage over all examples "
+    "holds approximately, and only for classes that the model has seen."
+)
 
 
 class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -42,9 +46,10 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     alpha
         Target miscoverage; None leaves that of `predictor`, or 0.1.
     calibration_size
-        Fraction used for calibration, in (0, 1). Rows are drawn at random, without
-        stratification, so that they are exchangeable with new ones. If all rows of a class are
-        drawn, they train the model and count as misses in calibration: their score is +inf.
+        Fraction used for calibration, in (0, 1). It is drawn from the rows of each class: at least
+        one row of a class calibrates and at least one trains. A class with one row only trains.
+        Guarantees of a class hold. Overall coverage is guaranteed only approximately, for rows
+        of classes that the model has seen.
     random_state
         Seed of the calibration rows.
 
@@ -135,26 +140,16 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         share = self.calibration_size
         if not isinstance(share, float | np.floating) or not 0 < share < 1:
             raise InputError(f"'calibration_size' must be a number in (0, 1). Got {share!r}.")
-        calibration = calibration_split(labels, seed, size=float(share))
-        is_training = other_rows(calibration, len(labels))
-        drawn = np.bincount(labels[calibration], minlength=len(counts))
-        unknown = drawn == counts  # to a model that is trained on the others
-        is_training |= unknown[labels]
-        model, names = clone(self.estimator), _names(classes)
-        model.fit(*_safe_split(model, X, y, np.flatnonzero(is_training)))
+        wanted = np.minimum(np.maximum(np.rint(share * counts), 1), counts - 1).astype(np.int64)
+        if not wanted.any():
+            raise InputError("Some class must have at least 2 samples. Got 1 of each class.")
+        calibration = rows_of_each_class(labels, wanted, seed, row_indices(0, len(labels)))
+        model = clone(self.estimator)
+        training = np.flatnonzero(other_rows(calibration, len(labels)))
+        model.fit(*_safe_split(model, X, y, training))
         X_calibration, _ = _safe_split(model, X, y, calibration)
-        if unknown.any():
-            warn_caller(
-                f"{int(unknown.sum())} of {len(counts)} classes{some_names(names, unknown)} had "
-                "all their examples drawn for calibration; these train the model instead, and "
-                "count as misses."
-            )
-        labels = labels[calibration]
         rows = model.predict_proba(X_calibration)
-        method.fit(rows, labels, class_names=names, labels_are=INDICES)
-        if unknown.any():
-            fit = method.fit_
-            method.fit_ = fit.refitted(fit.rows.with_misses(unknown[labels]), fit.inputs)
+        method.fit(rows, labels[calibration], class_names=_names(classes), labels_are=INDICES)
         return model, classes
 
     def predict(self, X: Any) -> Array:
@@ -186,6 +181,15 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         check_is_fitted(self)
         rows = self.estimator_.predict_proba(X)
         return self.predictor_.evaluate(rows, _labels(y, self.classes_), ids=ids)
+
+    @property
+    def guarantee_text(self) -> str:
+        """The guarantee of `predictor_`, and how it holds for rows that were drawn by class."""
+        check_is_fitted(self)
+        text = self.predictor_.guarantee_text
+        if isinstance(self.estimator, FrozenEstimator):
+            return text
+        return f"{text} {DRAWN_BY_CLASS}"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

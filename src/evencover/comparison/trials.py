@@ -61,7 +61,8 @@ class Outcome(NamedTuple):
     def report(self) -> CoverageReport:
         """Coverage and set sizes of the test rows."""
         fit = self.predictor.fit_
-        return CoverageReport.from_tally(self.tally, fit.alpha, class_names=fit.class_names)
+        about = {"class_names": fit.class_names, "is_capped": fit.is_capped}
+        return CoverageReport.from_tally(self.tally, fit.alpha, **about)
 
 
 def try_all(

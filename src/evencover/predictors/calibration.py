@@ -95,12 +95,6 @@ class CalibrationRows:
         vars(scored)["class_counts"] = self.class_counts
         return scored
 
-    def with_misses(self, is_miss: Array) -> CalibrationRows:
-        """Give some rows (N,) the score +inf and the last rank: no set includes their label."""
-        scores = np.where(is_miss, np.inf, self.scores)
-        ranks = None if self.ranks is None else np.where(is_miss, self.n_classes, self.ranks)
-        return replace(self, scores=scores, ranks=ranks)
-
     def split(self, n_first: int, random_state: int) -> tuple[CalibrationRows, CalibrationRows]:
         """Split off the first `n_first` rows in the random order of their ids.
 
