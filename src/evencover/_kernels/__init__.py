@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from evencover._kernels import reference, topk
-from evencover._kernels.reference import ReadySets, p_values_of, top_classes
+from evencover._kernels.reference import p_values_of, top_classes
 from evencover._kernels.types import (
     NO_DRAWS,
     BadRow,
@@ -99,24 +99,13 @@ def _for(rows: Rows, *, in_cpp: bool = False) -> Any:
     return topk
 
 
+# These take no rows, or dense ones only; `reference` documents them.
+random_bits, uniforms, sample_labels = _chosen.random_bits, _chosen.uniforms, _chosen.sample_labels
+ascending, by_group, rank_within = _chosen.ascending, _chosen.by_group, _chosen.rank_within
+ready_sets, p_values = _chosen.ready_sets, _chosen.p_values
+
+
 # ---- random numbers ------------------------------------------------------------------------------
-
-
-def random_bits(seed: int, use: int, ids: Array) -> Array:
-    """Return 64 random bits per row: Philox4x32-10 of the counter (id, use), key `seed`."""
-    return _chosen.random_bits(seed, use, ids)
-
-
-def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
-    """Return one uniform in [0, 1) per row, with 53 random bits."""
-    return _chosen.uniforms(seed, use, ids)
-
-
-def sample_labels(
-    labels: IntArray, start: int, n_classes: int, largest: int, stride: int
-) -> tuple[int, IntArray, Array]:
-    """Hash each label (n,) with its index (see `reference.sample_labels`)."""
-    return _chosen.sample_labels(labels, start, n_classes, largest, stride)
 
 
 def row_keys(rows: Rows, draws: Draws) -> Array:
@@ -127,30 +116,6 @@ def row_keys(rows: Rows, draws: Draws) -> Array:
 def row_numbers(rows: Rows, draws: Draws) -> tuple[FloatArray, FloatArray]:
     """Return each row's uniform u and randomization draw; 1 and 0 if unused."""
     return _for(rows).row_numbers(rows, draws)
-
-
-# ---- orders --------------------------------------------------------------------------------------
-
-
-def ascending(values: Array) -> IntArray:
-    """Order float64 or uint64 numbers (N,), stably."""
-    return _chosen.ascending(values)
-
-
-def by_group(
-    groups: IntArray, n_groups: int, rows: IntArray | None = None
-) -> tuple[IntArray, IntArray]:
-    """Order rows, by default all, by group, -1 first, and within it as they came.
-
-    Return the rows, and the groups' offsets: group g has those from ``offsets[g]`` to
-    ``offsets[g + 1]``.
-    """
-    return _chosen.by_group(groups, n_groups, rows)
-
-
-def rank_within(groups: IntArray, n_groups: int) -> IntArray:
-    """Count the earlier rows of each row's group (N,)."""
-    return _chosen.rank_within(groups, n_groups)
 
 
 # ---- scores and ranks ----------------------------------------------------------------------------
@@ -195,11 +160,6 @@ def prediction_sets(
     return _for(given.rows, in_cpp=True).prediction_sets(given, thresholds, keep_top=keep_top)
 
 
-def ready_sets(given: KernelInput, thresholds: Thresholds, *, keep_top: bool) -> ReadySets:
-    """Prepare `prediction_sets` for a few rows at a time; `given` has neither rows nor ids."""
-    return _chosen.ready_sets(given, thresholds, keep_top=keep_top)
-
-
 def set_coverage(
     given: KernelInput,
     labels: IntArray,
@@ -216,17 +176,3 @@ def set_coverage(
 def set_sizes(given: KernelInput, table: ThresholdTable) -> IntArray:
     """Count the sets' members under each of T vectors of thresholds (n, T), in one pass."""
     return _for(given.rows).set_sizes(given, table)
-
-
-def p_values(
-    given: KernelInput,
-    group_scores: FloatArray,
-    group_offsets: IntArray,
-    group_of_class: IntArray,
-) -> FloatArray:
-    """Compute (1 - draw + #{group scores >= s}) / (n + 1) for every class (n, K).
-
-    The sorted scores of group g are ``group_scores[group_offsets[g]:group_offsets[g + 1]]``;
-    group -1 has none.
-    """
-    return _chosen.p_values(given, group_scores, group_offsets, group_of_class)

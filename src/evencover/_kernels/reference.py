@@ -403,7 +403,11 @@ def p_values(
     group_offsets: IntArray,
     group_of_class: IntArray,
 ) -> FloatArray:
-    """Compute (1 - draw + #{group scores >= s}) / (n + 1) for every class (n, K)."""
+    """Compute (1 - draw + #{group scores >= s}) / (n + 1) for every class (n, K).
+
+    The sorted scores of group g are ``group_scores[group_offsets[g]:group_offsets[g + 1]]``;
+    group -1 has none.
+    """
 
     def of_slice(some: KernelInput) -> FloatArray:
         _, draw = row_numbers(some.rows, some.draws._replace(score_use=None))
@@ -424,7 +428,11 @@ def ascending(values: Array) -> IntArray:
 def by_group(
     groups: IntArray, n_groups: int, rows: IntArray | None = None
 ) -> tuple[IntArray, IntArray]:
-    """Order rows by group, -1 first, and otherwise as they came; return the groups' offsets."""
+    """Order rows, by default all, by group, -1 first, and within it as they came.
+
+    Return the rows, and the groups' offsets: group g has those from ``offsets[g]`` to
+    ``offsets[g + 1]``.
+    """
     order = np.arange(len(groups)) if rows is None else rows
     numbers = groups[order] + 1  # -1 becomes 0
     offsets = np.cumsum(np.bincount(numbers, minlength=n_groups + 1))
