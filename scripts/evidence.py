@@ -96,6 +96,11 @@ STEPS = {
     "acceptance": Step(
         "scripts/draw_acceptance.py", ("evidence/acceptance.csv", *pictures("accept"))
     ),
+    "cutoffs": Step(
+        "scripts/cutoffs_study.py",
+        ("evidence/cutoffs.csv", "evidence/cutoffs.md", *pictures("cutoffs")),
+        data=("birds_inat.npz",),
+    ),
     "birds": Step(
         "scripts/birds_study.py",
         (
