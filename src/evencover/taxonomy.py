@@ -72,19 +72,8 @@ class Taxonomy:
         if len(set(self.class_names)) != len(self.class_names):
             raise InputError("A taxonomy must have unique class names. Got a name twice.")
         table = [[str(cell) for cell in chain] for chain in chains]
-        self._column_of: dict[str, int] = {}  # by node, if the columns are levels
-        self._level_names = tuple(level_names or ())
         # A group with the name of a class in its own row is that class.
         self.parent = _parents(list(dict.fromkeys(filter(None, row))) for row in table)
-        if level_names is not None:
-            cells = [(row.index(cell), cell) for row in table for cell in row if cell]
-            self._column_of = {cell: column for column, cell in sorted(cells)}
-        for child, group in self.parent.items() if self._column_of else ():
-            if self._column_of[child] >= self._column_of[group]:
-                raise InputError(
-                    f"A taxonomy must have {group!r} in a wider column than {child!r}, which "
-                    "belongs to it. Got it in the same or a narrower one."
-                )
         if not any(name in self.parent for name in self.class_names):
             raise InputError(
                 "The taxonomy must name the classes as the data do. Got none of the "
@@ -96,6 +85,14 @@ class Taxonomy:
             while path[0] in self.parent:
                 path.insert(0, self.parent[path[0]])
         self._sizes = Counter(node for path in self._paths for node in path)
+        # The level of a node is its column, or else the most steps to it from a class.
+        self._level_names, self._level_of = tuple(level_names or ()), Counter[str]()
+        if level_names is not None:
+            cells = [(row.index(cell), cell) for row in table for cell in row if cell]
+            self._level_of.update({cell: column for column, cell in sorted(cells)})
+        for path in () if level_names is not None else self._paths:
+            for step, name in enumerate(reversed(path)):
+                self._level_of[name] = max(step, self._level_of[name])
 
     @classmethod
     def read(cls, taxonomy: Any, class_names: Sequence[str] | None) -> Taxonomy:
@@ -120,26 +117,25 @@ class Taxonomy:
         return cls(taxonomy.items() if hasattr(taxonomy, "items") else taxonomy, names)
 
     def levels(self, n_classes: int | None = None) -> Levels:
-        """Return the nodes of each level: a column of the table, or of the same height in a tree.
-
-        The height of a node are the most steps that lead to it from a class.
-        """
+        """Return the nodes of each level: a column of the table, or of one height in a tree."""
         if n_classes not in (None, len(self.class_names)):
             found = len(self.class_names)
             raise InputError(f"The taxonomy must have the {n_classes} classes. Got {found}.")
-        index = {name: k for k, name in enumerate(self.class_names)}
-        names = dict.fromkeys(name for path in self._paths for name in path[-2::-1])
-        groups = [name for name in names if name not in index]
-        level_of = self._column_of or self._heights()
-        nodes = [*self.class_names, *groups]
-        level_of_node = np.array([level_of.get(name, 0) for name in nodes])
-        of_class = np.full((1 + level_of_node.max(), len(index)), NO_NODE)
-        of_class[0] = np.arange(len(index))
-        index |= {name: len(index) + k for k, name in enumerate(groups)}
+        for child, group in self.parent.items():
+            if group in self._level_of and self._level_of[child] >= self._level_of[group]:
+                raise InputError(
+                    f"A taxonomy must have {group!r} in a wider column than {child!r}, which "
+                    "belongs to it. Got it in the same or a narrower one."
+                )
+        names = dict.fromkeys(
+            [*self.class_names, *(name for path in self._paths for name in path[::-1])]
+        )
+        index, level_of = {name: k for k, name in enumerate(names)}, self._level_of
+        of_class = np.full((1 + max(map(level_of.__getitem__, names)), len(self._paths)), NO_NODE)
         for k, path in enumerate(self._paths):
-            for name in path if path[-1] in names else path[:-1]:  # a class may be a group
-                of_class[level_of.get(name, 0), k] = index[name]
-        of_class[0] = np.arange(len(self._paths))
+            for name in path:
+                of_class[level_of[name], k] = index[name]
+        of_class[0] = np.arange(len(self._paths))  # also of classes that are groups
         # A group with the classes of a finer node is that node.
         known = {np.array([k]).tobytes(): k for k in of_class[0]}
         for row in of_class[1:]:
@@ -148,15 +144,8 @@ class Taxonomy:
                 row[members] = known.setdefault(members.tobytes(), row[members[:1]])
         default = ("class", "group", *(f"group {level}" for level in range(2, len(of_class))))
         level_names = tuple((self._level_names or default)[: len(of_class)])
-        return Levels(level_names, tuple(groups), level_of_node, of_class)
-
-    def _heights(self) -> dict[str, int]:
-        """Return the most steps that lead from a class to each node."""
-        heights = dict[str, int]()
-        for path in self._paths:
-            for step, name in enumerate(reversed(path)):
-                heights[name] = max(step, heights.get(name, 0))
-        return heights
+        level_of_node = np.array([level_of[name] for name in names])
+        return Levels(level_names, tuple(names)[len(self._paths) :], level_of_node, of_class)
 
     def parts(self, classes: Iterable[int], most: int = MOST_PARTS) -> list[Part]:
         """Find the smallest nodes that cover a set of classes, at most `most` of them.

@@ -80,7 +80,7 @@ def test_levels_of_chains_are_heights():
 
 def test_a_group_must_be_in_a_wider_column_than_its_members():
     with pytest.raises(InputError, match="wider column"):
-        Taxonomy([("a", "x", "y"), ("b", "", "x")], "ab", ["class", "genus", "family"])
+        Taxonomy([("a", "x", "y"), ("b", "", "x")], "ab", ["class", "genus", "family"]).levels()
     # A class may stand in the first column and be a genus elsewhere.
     levels = Taxonomy([("a", "x"), ("b", "x"), ("x", "")], "abx", ["class", "genus"]).levels()
     assert levels.node_of_class.tolist() == [[0, 1, 2], [2, 2, 2]]

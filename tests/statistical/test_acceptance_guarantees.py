@@ -54,7 +54,7 @@ class Law:
         """Share of predictions that each class has accepted, and their accuracy."""
         classes = np.arange(len(self.weights))[:, None]
         scores = self.scores(classes, GRID)
-        is_accepted = rule.is_accepted(np.broadcast_to(classes, scores.shape), scores)
+        is_accepted = rule.within(0, np.broadcast_to(classes, scores.shape), scores)
         right = (is_accepted * self.chance(classes, scores)).mean(axis=1)
         return self.weights * is_accepted.mean(axis=1), self.weights * right
 

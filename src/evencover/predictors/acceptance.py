@@ -80,18 +80,6 @@ class Acceptance(NamedTuple):
         return 1 - self.limits
 
     @property
-    def n_tested(self) -> IntArray:
-        """The accepted predictions of each class (K,) in the testing half."""
-        n_tested: IntArray = self.node_tested[0, : len(self.limits)]
-        return n_tested
-
-    @property
-    def n_right(self) -> IntArray:
-        """Those of `n_tested` that are right (K,)."""
-        n_right: IntArray = self.node_right[0, : len(self.limits)]
-        return n_right
-
-    @property
     def is_guaranteed(self) -> Array:
         """Whether the accuracy among a class's accepted predictions is tested to reach the target.
 
@@ -110,10 +98,6 @@ class Acceptance(NamedTuple):
         """The share of right ones among all answers of the testing half; NaN without any."""
         n_tested = self.node_tested.sum()
         return float(self.node_right.sum() / n_tested) if n_tested else np.nan
-
-    def is_accepted(self, classes: IntArray, scores: FloatArray) -> Array:
-        """Return whether predictions with these softmax scores (n,) are accepted."""
-        return self.within(0, classes, scores)
 
     def within(self, level: int, nodes: IntArray, scores: FloatArray) -> Array:
         """Return whether nodes (n,) may answer at a level with these scores, 1 - p."""
@@ -138,8 +122,7 @@ class Acceptance(NamedTuple):
 
     def chance(self) -> float:
         """Return the chance of so few wrong answers if the target accuracy were just missed."""
-        n_tested = self.node_tested.sum()
-        return float(self._chances(n_tested, self.node_right.sum())) if n_tested else 1.0
+        return float(self._chances(self.node_tested.sum(), self.node_right.sum()))
 
     def _chances(self, n_tested: IntArray, n_right: IntArray) -> Array:
         from scipy.special import bdtr
@@ -166,16 +149,8 @@ def fit_acceptance(
     testing = [of_level.take(order[half:]) for of_level in found]
     proposals = _Proposals(learning, levels)
     shape = levels.n_levels, levels.n_nodes
-    none = np.zeros(shape, dtype=np.int64)
-    best = Acceptance(
-        *levels,
-        node_limits=np.full(shape, -np.inf),
-        node_tested=none,
-        node_right=none,
-        accuracy=accuracy,
-        confidence=confidence,
-        per_class=per_class,
-    )
+    never, none = np.full(shape, -np.inf), np.zeros(shape, dtype=np.int64)
+    best = Acceptance(*levels, never, none, none, accuracy, confidence, per_class)
     risk = 0.0
     for share in ERROR_SHARES:
         aim = 1 - (1 - accuracy) * share
