@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evencover.data.fingerprint import Sampler, SampleSize
+from evencover.data.source import Block
 
 N = 3000
 ROWS = np.random.default_rng(0).dirichlet(np.ones(300), N).astype(np.float32)
@@ -18,12 +19,13 @@ def sampled(parts, n_rows=None, parallel=False):
     for size in parts:
         sampler = Sampler(n_rows) if parallel else sampler
         rows = slice(start, start + size)
-        sampler.add(sampler.of(start, ROWS[rows], LABELS[rows]))
-        fingerprints.append((None, sampler.result()))
+        sampler.add(sampler.of(Block(start, ROWS[rows], LABELS[rows])))
+        fingerprints.append(sampler.result())
         start += size
     if parallel:
         sampler = Sampler(n_rows)
-        assert len(list(sampler.collected(fingerprints))) == len(parts)
+        for fingerprint in fingerprints:
+            sampler.add(fingerprint)
     return sampler.result().rows
 
 
@@ -67,5 +69,5 @@ def test_it_is_bounded_and_has_enough_rows(n_classes):
 
 def test_labels_of_no_class_are_left_out():
     sampler = Sampler()
-    sampler.add(sampler.of(0, ROWS[:100], np.full(100, 300)))
+    sampler.add(sampler.of(Block(0, ROWS[:100], np.full(100, 300))))
     assert len(sampler.result().rows.labels) == 0

@@ -133,7 +133,7 @@ def test_the_fingerprint_knows_rows_by_their_content(tmp_path, block_elements):
         source = as_source(*arguments)
         sampler = Sampler(source.n_rows)
         for block in source.blocks():
-            sampler.add(sampler.of(block.start, block.rows, block.labels))
+            sampler.add(sampler.of(block))
         return sampler.result().hexdigest()
 
     mine = fingerprint(ROWS, LABELS)

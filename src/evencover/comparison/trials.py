@@ -121,7 +121,7 @@ class ScoredRows:
         read = partial(score_block, list(self.scorings.values()), with_ranks)
         sampler = Sampler(source.n_rows, source.offset)
         self.labels, self.true_ranks, self.rank_draws, self.is_top, *label_scores = joined(
-            map_source(source, read, joined, executor, sampler=sampler)
+            map_source(source, read, joined, executor, samplers=[sampler])
         )
         self.fingerprint = sampler.result()
         warn_of_mismatch(source, self.fingerprint, next(iter(self.scorings.values())))

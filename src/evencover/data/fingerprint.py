@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from math import isqrt
@@ -109,9 +109,9 @@ class Sampler:
         """Return a sampler for a partition of the same input."""
         return Sampler(self.n_rows, self.first)
 
-    def of(self, start: int, rows: Any, labels: IntArray | None) -> Fingerprint:
-        """Fingerprint a block that starts at row `start` of the whole input, on any thread."""
-        part = Fingerprint()
+    def of(self, block: Any) -> Fingerprint:
+        """Fingerprint a block of the input, on any thread."""
+        start, rows, labels, part = block.start, block.rows, block.labels, Fingerprint()
         if not len(rows):
             return part
         k = smallest_k(rows)
@@ -147,12 +147,6 @@ class Sampler:
                 self._n_drawn = len(merged.rows.keys)
                 if self._n_drawn == merged.rows.size.n_rows:
                     self._largest_key = int(merged.rows.keys[-1])
-
-    def collected(self, results: Iterable[tuple[Result, Fingerprint]]) -> Iterator[Result]:
-        """Pass the results of blocks or partitions on; add their fingerprints."""
-        for result, part in results:
-            self.add(part)
-            yield result
 
     def result(self) -> Fingerprint:
         """Merge the fingerprints of all blocks and partitions so far."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -45,25 +45,36 @@ SENT_ELEMENTS = at_once(1 << 20, 90)
 Result = TypeVar("Result")
 
 
+# They sample blocks while these are mapped: `of` a block on any thread, and `add` here. Workers
+# sample a partition with a `fresh` one, whose `result` is added. `fingerprint.Sampler` is one.
+Samplers = Sequence[Any]
+
+
 def _on_part(
     function: Callable[[Block], Result],
     merge: Callable[[Iterable[Result]], Result],
-    sampler: Sampler | None,
+    samplers: Samplers,
     part: Source,
-) -> tuple[Result, Fingerprint]:
-    """Compute a partition's result on one thread, and the fingerprint of its rows."""
+) -> tuple[Result, list[Any]]:
+    """Compute a partition's result on one thread, and sample its rows."""
     with single_threaded():
-        if sampler is None:
-            return merge(map(function, part.blocks())), Fingerprint()
-        sampler = sampler.fresh()
-        parts = map(partial(_on_block, function, sampler), part.blocks())
-        return merge(sampler.collected(parts)), sampler.result()
+        samplers = [sampler.fresh() for sampler in samplers]
+        results = map(partial(_on_block, function, samplers), part.blocks())
+        return merge(_sampled(samplers, results)), [sampler.result() for sampler in samplers]
 
 
 def _on_block(
-    function: Callable[[Block], Result], sampler: Sampler, block: Block
-) -> tuple[Result, Fingerprint]:
-    return function(block), sampler.of(block.start, block.rows, block.labels)
+    function: Callable[[Block], Result], samplers: Samplers, block: Block
+) -> tuple[Result, list[Any]]:
+    return function(block), [sampler.of(block) for sampler in samplers]
+
+
+def _sampled(samplers: Samplers, results: Iterable[tuple[Result, list[Any]]]) -> Iterator[Result]:
+    """Pass the results of blocks or partitions on; add their samples."""
+    for result, parts in results:
+        for sampler, part in zip(samplers, parts, strict=True):
+            sampler.add(part)
+        yield result
 
 
 def map_source(
@@ -72,21 +83,18 @@ def map_source(
     merge: Callable[[Iterable[Result]], Result] | None = None,
     executor: Any = None,
     *,
-    sampler: Sampler | None = None,
+    samplers: Samplers = (),
 ) -> Iterator[Result]:
     """Yield ``function(block)`` per block or, on an executor, merged per partition.
 
-    A `sampler` has the fingerprint of all rows when the iterator ends.
+    `samplers` have sampled all rows when the iterator ends.
     """
-    if executor is None and sampler is None:
-        return map_on_threads(function, source.blocks())
-    if executor is None and sampler is not None:
-        on_block = partial(_on_block, function, sampler)
-        return sampler.collected(map_on_threads(on_block, source.blocks()))
+    if executor is None:
+        on_block = partial(_on_block, function, samplers)
+        return _sampled(samplers, map_on_threads(on_block, source.blocks()))
     assert merge is not None
-    work = partial(_on_part, function, merge, None if sampler is None else sampler.fresh())
-    results = results_in_order(executor, work, cut(source))
-    return (Sampler() if sampler is None else sampler).collected(results)
+    work = partial(_on_part, function, merge, [sampler.fresh() for sampler in samplers])
+    return _sampled(samplers, results_in_order(executor, work, cut(source)))
 
 
 def fold_source(
@@ -98,7 +106,7 @@ def fold_source(
 ) -> tuple[Any, Fingerprint]:
     """Return ``finish(merge(all results))``, and the fingerprint of all rows."""
     sampler = Sampler(source.n_rows, source.offset)
-    result = finish(merge(map_source(source, function, merge, executor, sampler=sampler)))
+    result = finish(merge(map_source(source, function, merge, executor, samplers=[sampler])))
     return result, sampler.result()
 
 

@@ -300,14 +300,14 @@ class CoverageMonitor:
         ]
 
     def _served_rows(
-        self, source: Source, period: str | None, sampler: Sampler | None = None
+        self, source: Source, period: str | None, *samplers: Sampler
     ) -> tuple[list[ServedRow], list[int]]:
         """Return what is to be recorded of all rows, and their labels."""
         rules, moment = self._rules, now()
         if source.logits is not None:
             rules = self._with_test(self.predictor.rule(logits=source.logits))
         about = self.model.key, (moment, period or day_of(moment))
-        blocks = list(map_source(source, partial(serve_block, *about, *rules), sampler=sampler))
+        blocks = list(map_source(source, partial(serve_block, *about, *rules), samplers=samplers))
         rows, labels = (list(chain.from_iterable(parts)) for parts in zip(*blocks, strict=True))
         if source.has_ids:
             contents = [row.content for row in rows]

@@ -153,7 +153,7 @@ class BasePredictor(Method, Shown):
         if self.max_share is not None:
             collector = SampleCollector(scoring, source.n_classes, "ranks" in self.needs)
         rows, read = read_calibration(source, scoring, self.needs, executor, collector)
-        sample = None if collector is None else collector.result()
+        sample = None if collector is None else collector.sample()
         known = ((read.hexdigest(), len(rows.scores)),)
         inputs = CalibrationInputs(known, read.precision, read.k)
         self.fit_ = Fit.calibrated(self, rows, inputs, sample)

@@ -219,12 +219,8 @@ def read_calibration(
     with_ranks, with_values = "ranks" in needs, "label values" in needs and scoring.score.is_random
     score = partial(score_true_labels, scoring, with_ranks, with_values)
     sampler = Sampler(source.n_rows, source.offset)
-    if collector is None:
-        parts = map_source(source, score, joined, executor, sampler=sampler)
-    else:
-        also = partial(collector.also, score)
-        both = map_source(source, also, collector.merged, executor, sampler=sampler)
-        parts = collector.collected(both)
+    samplers = [sampler] if collector is None else [sampler, collector]
+    parts = map_source(source, score, joined, executor, samplers=samplers)
     columns, read = gathered(parts, source.n_rows), sampler.result()
     warn_of_mismatch(source, read, scoring)
     is_known = columns[1] < source.n_classes
@@ -262,7 +258,7 @@ def read_predictions(
     """Read all rows; return the most probable node of each level, and the rows' keys."""
     sampler = Sampler(source.n_rows, source.offset)
     parts = map_source(
-        source, partial(scoring.predictions, levels=levels), joined, executor, sampler=sampler
+        source, partial(scoring.predictions, levels=levels), joined, executor, samplers=[sampler]
     )
     scores, nodes, is_right, keys = gathered(parts, source.n_rows)
     warn_of_mismatch(source, sampler.result(), scoring)

@@ -10,7 +10,6 @@ have the smallest hashes, so it does not depend on blocks, workers or the order 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
@@ -21,7 +20,6 @@ import numpy as np
 from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
-from evencover.engine.blocks import joined
 from evencover.errors import InputError
 from evencover.predictors.rule import BoundScore
 from evencover.quantiles import Thresholds, exact_fraction
@@ -167,6 +165,10 @@ class SampleCollector:
     _n_kept: int = 0
     _kept: Columns = ()  # hashes and indices, which decide what is kept, and the sample's columns
 
+    def fresh(self) -> SampleCollector:
+        """Return a collector for a partition of the same input."""
+        return SampleCollector(self.scoring, self.n_classes, self.with_ranks)
+
     def of(self, block: Block) -> Columns:
         """Sample the known labels' rows of a block, on any thread."""
         assert block.labels is not None
@@ -204,27 +206,13 @@ class SampleCollector:
         if self._n_kept == most:
             self._limit = int(self._kept[0].max())
 
-    def also(self, score: Callable[[Block], Columns], block: Block) -> tuple[Columns, Columns]:
-        """Return what a function computes of a block, and a sample of the block."""
-        return score(block), self.of(block)
-
-    def merged(self, parts: Iterable[tuple[Columns, Columns]]) -> tuple[Columns, Columns]:
-        """Merge the columns and the samples of the blocks of a partition."""
-        collector = SampleCollector(self.scoring, self.n_classes, self.with_ranks)
-        return joined(collector.collected(parts)), collector._columns()
-
-    def collected(self, results: Iterable[tuple[Columns, Columns]]) -> Iterator[Columns]:
-        """Pass the columns of blocks or partitions on; add their samples."""
-        for columns, part in results:
-            self.add(part)
-            yield columns
-
-    def result(self) -> ScoreSample:
-        """Return the sample of all blocks so far."""
-        return ScoreSample(*self._columns()[2:])
-
-    def _columns(self) -> Columns:
+    def result(self) -> Columns:
+        """Return the sample of all blocks so far, as `of` returns that of a block."""
         return tuple(None if column is None else column[: self._n_kept] for column in self._kept)
+
+    def sample(self) -> ScoreSample:
+        """Return the scores of the sampled rows."""
+        return ScoreSample(*self.result()[2:])
 
 
 def sample_size(n_classes: int) -> int:

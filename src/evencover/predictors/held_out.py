@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from evencover.arrays import IntArray
 from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import Block, Source
-from evencover.engine.blocks import fold_source, map_source
+from evencover.engine.blocks import fold_source, joined, map_source
 from evencover.errors import warn_caller
 from evencover.evaluation.metrics import EvaluationCounts
 from evencover.evaluation.report import CoverageReport
@@ -74,9 +73,8 @@ def with_large_sets(
         return replace(report, large_sets=few.sentence(names, report.n_classes))
     scoring = fit.rule.scoring.for_input(source.logits)
     collector = SampleCollector(scoring, source.n_classes, "ranks" in fit.method.needs)
-    sample = partial(collector.also, _no_columns)
-    deque(collector.collected(map_source(source, sample, collector.merged, executor)), maxlen=0)
-    capped = fit.capped(CAP, collector.result())
+    deque(map_source(source, _no_columns, joined, executor, samplers=[collector]), maxlen=0)
+    capped = fit.capped(CAP, collector.sample())
     if not capped.is_capped.any():
         return report
     count, finish = capped.rule.for_input(source.logits).counts, EvaluationCounts.abridged
