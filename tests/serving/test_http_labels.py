@@ -204,6 +204,20 @@ def test_a_state_that_does_not_answer_is_no_endless_wait(serve, data, monkeypatc
     goes_on.set()
 
 
+def test_rows_that_wait_are_made_small(serve, data, locked, monkeypatch):
+    """Of many, only what is to be written is kept, not the probabilities."""
+    monkeypatch.setattr(service_module, "READY_BYTES", 0)
+    monkeypatch.setattr(service_module, "QUEUE_BYTES", 400_000)  # three times 300 rows as they came
+    client = serve()
+    with locked():
+        for _ in range(5):
+            assert client.post("/v1/sets", json=body(data)).status_code == 200
+        health = client.get("/healthz").json()
+        assert (health["queued_rows"], health["dropped_rows"]) == (1500, 0)
+    wait_until(lambda: client.get("/healthz").json()["queued_rows"] == 0)
+    assert numbers(post(client, "/v1/labels", labels_of(data))) == (300, 0, 0)
+
+
 def test_a_full_queue_takes_no_labels(serve, data, monkeypatch):
     """Labels that a slow database does not take once filled the memory."""
     monkeypatch.setattr(service_module, "QUEUE_BYTES", 50_000)

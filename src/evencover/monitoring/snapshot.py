@@ -167,7 +167,7 @@ class Snapshot:
         shift = e_values(self.evidence.log_shift) if self.tests_shift else np.full(len(order), None)
         places, targets = np.arange(len(order)), self.model.targets
         columns = places, targets, self.rows, self.covered, self.coverage_interval, self.e_values
-        classes = [
+        return [
             {
                 "class": names[y],
                 "index": y,
@@ -180,15 +180,12 @@ class Snapshot:
                 "alarm": y in alarms,
                 "shifted": y in shifts,
                 "since": self.since.get(y),
+                **({"periods": history[y]} if y in history else {}),
             }
             for y, target, n_rows, covered, interval, e_value, shifted in zip(
                 *(column[order].tolist() for column in (*columns, shift)), strict=True
             )
         ]
-        for row in classes:
-            if row["index"] in history:
-                row["periods"] = history[row["index"]]
-        return classes
 
 
 def _share(name: str, n_rows: int, n_hits: int) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class Writer:
         self._served, self._n_served = list[Served](), 0  # rows as they came, and their bytes
         self._rows = list[ServedRow]()  # ready to be written
         self._is_scheduled = self._is_down = False
-        self._lock, self._hurry, self._closing = Lock(), Event(), Event()
+        self._lock, self._making, self._hurry, self._closing = Lock(), Lock(), Event(), Event()
         self._thread = ThreadPoolExecutor(1, "evencover-writer")
 
     @property
@@ -146,19 +146,20 @@ class Writer:
 
     def _make_ready(self) -> None:
         """Turn rows as they came into what is written of them, which is smaller, all at once."""
-        with self._lock:
-            served, self._served, self._n_served = self._served, [], 0
-        rows = list[ServedRow]()
-        for _, alike in groupby(served, attrgetter("monitor", "rows.__class__", "rows.dtype")):
-            parts = list(alike)
-            try:
-                rows += parts[0].monitor.served(parts)
-            except Exception as error:
-                self.problem = one_line(error)
-                self._drop(sum(len(part.keys) for part in parts))
-        with self._lock:
-            self._rows += rows
-            self._n_bytes += _size_of(rows) - sum(part.n_bytes for part in served)
+        with self._making:  # so that labels find all rows before them
+            with self._lock:
+                served, self._served, self._n_served = self._served, [], 0
+            rows = list[ServedRow]()
+            for _, alike in groupby(served, attrgetter("monitor", "rows.__class__", "rows.dtype")):
+                parts = list(alike)
+                try:
+                    rows += parts[0].monitor.served(parts)
+                except Exception as error:
+                    self.problem = one_line(error)
+                    self._drop(sum(len(part.keys) for part in parts))
+            with self._lock:
+                self._rows += rows
+                self._n_bytes += _size_of(rows) - sum(part.n_bytes for part in served)
 
     def _drop(self, n_rows: int) -> None:
         with self._lock:
