@@ -219,8 +219,8 @@ class PredictionSets(Shown):
         """Whether the most probable class of each row can be accepted without a review (N,).
 
         A row is accepted if its set is exactly its most probable class, or by the cutoffs of
-        `fit_acceptance`. The other rows are for review, and so are top-k rows that leave some
-        probability to classes that they do not list, unless there are cutoffs.
+        `fit_acceptance`. The other rows are for review. Without cutoffs so are top-k rows to whose
+        set a class might belong that they do not list.
         """
         return self.sizes == 1 if self._accepted is None else self._accepted
 

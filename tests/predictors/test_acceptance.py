@@ -88,6 +88,23 @@ def test_cutoffs_do_not_depend_on_the_order_of_rows(data):
     assert np.array_equal(first.acceptance_.limits, second.acceptance_.limits)
 
 
+def test_answers_far_above_the_target_name_the_other_mode_and_its_need_of_other_rows():
+    """One class is always right, the other below the target: only the first is accepted."""
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.6, 1, 6000)
+    top = rng.integers(0, 2, 6000)
+    rows = np.where(np.arange(2) == top[:, None], p[:, None], 1 - p[:, None])
+    labels = np.where((top == 1) & (rng.random(6000) < 0.15), 0, top)
+    predictor = StandardPredictor().fit(rows, labels)
+    with pytest.warns(EvencoverWarning, match=r"per_class=False.*other rows"):
+        predictor.fit_acceptance(rows, labels, accuracy=0.9)
+    fitted = predictor.acceptance_
+    assert fitted.tested_accuracy > 0.95
+    assert np.isneginf(fitted.limits).tolist() == [False, True]
+    predictor.fit_acceptance(rows, labels, accuracy=0.9, per_class=False)
+    assert predictor.acceptance_.node_tested.sum() > fitted.node_tested.sum()
+
+
 def test_an_accuracy_out_of_reach_accepts_nothing_and_warns(data):
     (rows, labels), _ = data
     predictor = StandardPredictor().fit(rows, labels)
