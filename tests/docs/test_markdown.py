@@ -199,3 +199,18 @@ def test_the_commands_of_a_page_run(page, folder, arrays, capsys):
     written = {path.name for path in folder.iterdir()}
     assert {"model.safetensors", "report.html"} < written
     assert written & {"sets.csv", "sets.parquet"}
+
+
+def test_the_site_can_write_every_formula():
+    """Docutils knows a part of LaTeX, and the site is built rarely."""
+    from docutils.utils.math.latex2mathml import tex2mathml
+
+    found = 0
+    for text in PAGES.values():
+        prose = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+        blocks, lines = r"\$\$(.*?)\$\$", r"(?<!\$)\$(?![$\s])([^$\n]+?)\$(?!\$)"
+        for is_block, pattern in ((True, blocks), (False, lines)):
+            for formula in re.findall(pattern, prose, re.DOTALL):
+                assert "<math" in tex2mathml(formula, as_block=is_block)
+                found += 1
+    assert found > 100

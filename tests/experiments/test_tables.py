@@ -101,6 +101,9 @@ def test_simulated_data_are_marked():
 
 def test_missing_results_are_rejected(results):
     assert len(cells(make_table(results, exact=True))) == 9
+    assert cells(make_table(results, n_avg=[20]))[0][3:] == cells(make_table(results))[0][5:7]
+    with pytest.raises(InputError, match="30"):
+        make_table(results, n_avg=[30])
     with pytest.raises(InputError, match="'word'"):
         make_table(results, "word")
     with pytest.raises(InputError, match="exact"):

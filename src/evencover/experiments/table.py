@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import product
@@ -29,6 +29,7 @@ def make_table(
     results: Results,
     style: str = "markdown",
     *,
+    n_avg: Sequence[int] | None = None,
     exact: bool = False,
 ) -> str:
     """Show a study's CovGap and AvgSize as the paper's Table 2.
@@ -40,6 +41,8 @@ def make_table(
     style
         "markdown", "csv", or "latex", which needs the package booktabs and prints a CovGap in bold
         if it is within 0.2 of the lowest one of its data set, score and size.
+    n_avg
+        Calibration sizes; all by default.
     exact
         Show the randomized variants.
     """
@@ -49,7 +52,11 @@ def make_table(
     if not rows:
         kind = "randomized (exact)" if exact else "plain"
         raise InputError(f"These results have no {kind} variants to show.")
-    sizes = sorted({row["n_avg"] for row in rows})
+    available = sorted({row["n_avg"] for row in rows})
+    sizes = available if n_avg is None else list(n_avg)
+    for n in sizes:
+        if n not in available:
+            raise_unknown("n_avg", n, map(str, available))
     lines: dict[tuple[str, ...], dict[int, Row]] = {}
     for row in rows:
         dataset = row["dataset"] + (" (simulated)" if row["simulated"] else "")
