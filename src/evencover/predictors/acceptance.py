@@ -182,8 +182,8 @@ def _warn(found: Acceptance, n_tested: int) -> None:
         warn_caller(
             f"{found.tested_accuracy:.1%} of the accepted test rows are right, more than the "
             f"accuracy {accuracy:g} asks for, because every class has it as its target. With "
-            "per_class=False (--accept-mode overall) more are accepted; fit that on other rows "
-            "than these, whose result you have seen."
+            "per_class=False (--accept-mode overall) usually more are accepted; fit that on other "
+            "rows than these, whose result you have seen."
         )
 
 

@@ -273,7 +273,7 @@ class BasePredictor(Method, Shown):
             Probability of reaching it.
         per_class
             Whether the accuracy of each predicted class and group has the same target. False
-            accepts more. Choose before you look at the result for either.
+            usually accepts more. Choose before you look at the result for either.
         taxonomy
             A `Taxonomy`, or what `Taxonomy.read` makes one from.
         """
