@@ -11,11 +11,13 @@ from evencover import (
     InputError,
     PredictionSets,
     StandardPredictor,
+    _kernels,
     compare,
     recommend,
 )
 from evencover.data import as_source
 from evencover.engine.blocks import joined
+from evencover.evaluation.metrics import EvaluationCounts, Tally
 from evencover.predictors import make_predictor, method_names
 
 
@@ -34,7 +36,18 @@ def test_the_rule_gives_the_predictors_sets_sizes_and_coverage(data, method, sco
     blocks = list(as_source(rows[300:], labels[300:]).blocks())
     sets = fitted.predict_set(rows[300:])
     assert PredictionSets.concatenate(map(rule.sets, blocks)) == sets
-    sizes, covered, top, accepted = joined(map(rule.coverage, blocks))
+    coverage = [
+        _kernels.set_coverage(
+            rule.scoring.of_block(block), block.labels, rule.thresholds, keep_top=rule.keep_top
+        )
+        for block in blocks
+    ]
+    sizes, covered, top, accepted = joined(part[:4] for part in coverage)
+    appearances = np.bincount(sets.indices, minlength=sets.n_classes)
+    assert sum(part.appearances for part in coverage).tolist() == appearances.tolist()
+    counts = EvaluationCounts.total(map(rule.counts, blocks)).tally
+    for ours, expected in zip(counts, Tally.of(sets, labels[300:]), strict=True):
+        np.testing.assert_array_equal(ours, expected)
     np.testing.assert_array_equal(sizes, sets.sizes)
     np.testing.assert_array_equal(covered, sets.contains(labels[300:]))
     np.testing.assert_array_equal(top, rows[300:].argmax(axis=1))

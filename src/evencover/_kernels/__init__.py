@@ -161,16 +161,11 @@ def prediction_sets(
 
 
 def set_coverage(
-    given: KernelInput,
-    labels: IntArray,
-    thresholds: Thresholds,
-    *,
-    keep_top: bool,
-    appearances: IntArray | None = None,
+    given: KernelInput, labels: IntArray, thresholds: Thresholds, *, keep_top: bool
 ) -> Coverage:
-    """Evaluate the sets of labeled rows; add to `appearances` (K,) how many contain each class."""
-    options = {"keep_top": keep_top, "appearances": appearances}
-    return _for(given.rows, in_cpp=True).set_coverage(given, labels, thresholds, **options)
+    """Evaluate the sets of labeled rows."""
+    kernels = _for(given.rows, in_cpp=True)
+    return kernels.set_coverage(given, labels, thresholds, keep_top=keep_top)
 
 
 def set_sizes(given: KernelInput, table: ThresholdTable) -> IntArray:

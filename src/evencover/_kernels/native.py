@@ -28,26 +28,17 @@ NAME = "c++"
 Rows = Array | TopK
 INSTRUCTION_SET: str = _native.instruction_sets()[0]
 
-p_values_of = reference.p_values_of  # takes scores, not rows
-top_classes = reference.top_classes
+ascending, rank_within = _native.ascending, _native.rank_within
 
 
 def random_bits(seed: int, use: int, ids: Array) -> Array:
     return _native.random_bits(INSTRUCTION_SET, seed, use, np.asarray(ids, np.uint64))
 
 
-def ascending(values: Array) -> IntArray:
-    return _native.ascending(values)
-
-
 def by_group(
     groups: IntArray, n_groups: int, rows: IntArray | None = None
 ) -> tuple[IntArray, IntArray]:
     return _native.by_group(groups, n_groups, rows)
-
-
-def rank_within(groups: IntArray, n_groups: int) -> IntArray:
-    return _native.rank_within(groups, n_groups)
 
 
 def sample_labels(
@@ -125,21 +116,12 @@ def prediction_sets(
 
 
 def set_coverage(
-    given: KernelInput,
-    labels: IntArray,
-    thresholds: Thresholds,
-    *,
-    keep_top: bool,
-    appearances: IntArray | None = None,
+    given: KernelInput, labels: IntArray, thresholds: Thresholds, *, keep_top: bool
 ) -> Coverage:
     if given.formula.native is None:
-        options = {"keep_top": keep_top, "appearances": appearances}
-        return _in_numpy(given).set_coverage(_keyed(given), labels, thresholds, **options)
+        return _in_numpy(given).set_coverage(_keyed(given), labels, thresholds, keep_top=keep_top)
     counts, own = np.empty(len(thresholds.upper), np.int64), _native.Thresholds(*thresholds)
-    coverage = Coverage(*_call(given, "set_coverage", labels, own, keep_top, counts))
-    if appearances is not None:
-        appearances += counts
-    return coverage
+    return Coverage._make([*_call(given, "set_coverage", labels, own, keep_top, counts), counts])
 
 
 def p_values(given: KernelInput, *groups: Array) -> FloatArray:

@@ -272,8 +272,10 @@ def in_slices(kernel: Callable[..., Any], given: KernelInput, *by_row: Array) ->
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], tuple):
-        joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        return Coverage(*joined) if isinstance(parts[0], Coverage) else tuple(joined)
+        if isinstance(parts[0], Coverage):
+            *columns, counts = zip(*parts, strict=True)
+            return Coverage._make([*map(np.concatenate, columns), sum(counts)])
+        return tuple(map(np.concatenate, zip(*parts, strict=True)))
     return np.concatenate(parts)
 
 
@@ -360,21 +362,15 @@ def top_classes(rows: Array) -> IntArray:
 
 
 def set_coverage(
-    given: KernelInput,
-    labels: IntArray,
-    thresholds: Thresholds,
-    *,
-    keep_top: bool,
-    appearances: IntArray | None = None,
+    given: KernelInput, labels: IntArray, thresholds: Thresholds, *, keep_top: bool
 ) -> Coverage:
-    """Evaluate the sets of labeled rows; add to `appearances` (K,) how many contain each class."""
+    """Evaluate the sets of labeled rows."""
 
     def of_slice(some: KernelInput, labels: IntArray) -> Coverage:
         mask = _sets(some, thresholds, keep_top)
         sizes, top, each_row = mask.sum(axis=1), top_classes(some.rows), np.arange(len(labels))
-        if appearances is not None:
-            appearances[:] += mask.sum(axis=0)
-        return Coverage(sizes, mask[each_row, labels], top, (sizes == 1) & mask[each_row, top])
+        is_alone = (sizes == 1) & mask[each_row, top]
+        return Coverage(sizes, mask[each_row, labels], top, is_alone, mask.sum(axis=0))
 
     return in_slices(of_slice, given, labels)
 

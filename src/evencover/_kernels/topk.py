@@ -169,20 +169,15 @@ def prediction_sets(
 
 
 def set_coverage(
-    given: KernelInput,
-    labels: IntArray,
-    thresholds: Thresholds,
-    *,
-    keep_top: bool,
-    appearances: IntArray | None = None,
+    given: KernelInput, labels: IntArray, thresholds: Thresholds, *, keep_top: bool
 ) -> Coverage:
-    """Evaluate the sets of labeled rows; add to `appearances` (K,) how many contain each class."""
+    """Evaluate the sets of labeled rows."""
     rows, [inside] = given.rows, _members(given, [thresholds], keep_top)
-    if appearances is not None:
-        appearances += np.bincount(rows.classes[inside], minlength=rows.n_classes)
     sizes = np.bincount(rows.row_of_entry[inside], minlength=len(rows))
     is_alone = (sizes == 1) & inside[rows.top_entries()]
-    return Coverage(sizes, rows.pick(inside, labels, False), rows.argmax(axis=1), is_alone)
+    appearances = np.bincount(rows.classes[inside], minlength=rows.n_classes)
+    is_covered, top = rows.pick(inside, labels, False), rows.argmax(axis=1)
+    return Coverage(sizes, is_covered, top, is_alone, appearances)
 
 
 def set_sizes(given: KernelInput, table: ThresholdTable) -> IntArray:

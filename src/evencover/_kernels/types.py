@@ -134,6 +134,7 @@ class Coverage(NamedTuple):
     is_covered: Array  # whether the set contains the label
     top_classes: IntArray  # the most probable class
     is_alone: Array  # whether the set is just that class
+    appearances: IntArray  # in how many sets each class is (K,)
 
 
 def is_member(

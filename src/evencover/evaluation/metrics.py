@@ -54,21 +54,17 @@ class Tally(NamedTuple):
         """Count one part of the data."""
         # The first class of an accepted set is the most probable one.
         first = np.append(sets.indices, 0)[sets.indptr[:-1]].astype(np.int64)
-        coverage = Coverage(sets.sizes, sets.have(labels), first, sets.sizes == 1)
         appearances = np.bincount(sets.indices, minlength=sets.n_classes)
-        return cls.of_coverage(labels, coverage, appearances, sets.accepted, sets.answers)
+        is_alone = sets.sizes == 1
+        coverage = Coverage(sets.sizes, sets.have(labels), first, is_alone, appearances)
+        return cls.of_coverage(labels, coverage, sets.accepted, sets.answers)
 
     @classmethod
     def of_coverage(
-        cls,
-        labels: IntArray,
-        coverage: Coverage,
-        appearances: IntArray,
-        is_accepted: Array,
-        answers: Answers | None,
+        cls, labels: IntArray, coverage: Coverage, is_accepted: Array, answers: Answers | None
     ) -> Tally:
         """Count rows, their sets, accepted predictions, and answers if there are any."""
-        n_classes, accepted = len(appearances), coverage.top_classes[is_accepted]
+        n_classes, accepted = len(coverage.appearances), coverage.top_classes[is_accepted]
         right = accepted[accepted == labels[is_accepted]]
         rows = np.bincount(labels, minlength=n_classes + 1)
         sums = np.bincount(labels, weights=coverage.sizes, minlength=n_classes)
@@ -78,7 +74,7 @@ class Tally(NamedTuple):
             np.bincount(coverage.sizes, minlength=n_classes + 1),
             sums[:n_classes].astype(np.int64),
             int(rows[n_classes]),
-            appearances,
+            coverage.appearances,
             np.bincount(accepted, minlength=n_classes),
             np.bincount(right, minlength=n_classes),
             covered_sizes=np.bincount(coverage.sizes[coverage.is_covered], minlength=n_classes + 1),

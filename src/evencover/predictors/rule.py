@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evencover import _kernels
-from evencover._kernels import NO_DRAWS, BadRow, Coverage, Draws, KernelInput, Position
+from evencover._kernels import NO_DRAWS, BadRow, Draws, KernelInput, Position
 from evencover._kernels.reference import FIXED_POINT, SLICE_ELEMENTS, probabilities
 from evencover._kernels.topk import divided
 from evencover.answers import NO_NODE, REVIEW, Answers, Levels
@@ -343,25 +343,15 @@ class SetRule:
             )
             return self._with_accepted(starts, classes, block.rows)
 
-    def coverage(self, block: Block, appearances: IntArray | None = None) -> Coverage:
-        """Evaluate the sets of labeled rows; add how many contain each class to `appearances`."""
-        assert block.labels is not None
-        with self.scoring.checking(block):
-            return _kernels.set_coverage(
-                self.scoring.of_block(block, exact=self.is_randomized),
-                block.known_labels,
-                self.thresholds,
-                keep_top=self.keep_top,
-                appearances=appearances,
-            )
-
     def counts(self, block: Block) -> EvaluationCounts:
         """Count what every metric follows from."""
         assert block.labels is not None
-        n_classes = block.rows.shape[1]
-        appearances = np.zeros(n_classes, dtype=np.int64)
-        coverage = self.coverage(block, appearances)
+        given = self.scoring.of_block(block, exact=self.is_randomized)
+        with self.scoring.checking(block):
+            coverage = _kernels.set_coverage(
+                given, block.known_labels, self.thresholds, keep_top=self.keep_top
+            )
         answers = self.accept(block.rows, coverage.top_classes, coverage.is_alone)
-        tally = Tally.of_coverage(block.labels, coverage, appearances, *answers)
-        confusions = Confusions.of(block.labels, coverage.top_classes, n_classes)
+        tally = Tally.of_coverage(block.labels, coverage, *answers)
+        confusions = Confusions.of(block.labels, coverage.top_classes, block.rows.shape[1])
         return EvaluationCounts(tally._replace(listed=listed_labels(block)), confusions)
