@@ -73,7 +73,7 @@ def test_cutoffs_are_those_of_python(birds, run):
         assert row["cutoff"] == ("never" if np.isinf(cutoff) else repr(float(cutoff)))
         assert row["guaranteed"] == ("0.9" if safe else "")
     assert found.is_guaranteed.any()
-    assert f"guaranteed for {found.is_guaranteed.sum()} classes" in " ".join(out.split())
+    assert f"{found.is_guaranteed.sum()} are guaranteed" in " ".join(out.split())
 
 
 def test_json_is_for_tools(birds, run):

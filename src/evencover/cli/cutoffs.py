@@ -57,7 +57,7 @@ def run(
         n_drawn, n_classes = len(set(drawn.classes[rows])), len(set(drawn.classes))
         print(f"{output}: {len(rows)} predictions of {n_drawn} of {n_classes} classes to review")
         return
-    reviews = read_detections(str(reviewed), class_key, score_key, right_key, is_reviewed=True)
+    reviews = read_detections(str(reviewed), class_key, score_key, right_key)
     found, text = fit_cutoffs(*reviews[:3], accuracy=accuracy), ""
     if others := apply or detections:
         rest = read_detections(others, class_key, score_key)

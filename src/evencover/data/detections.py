@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -36,80 +35,59 @@ class Detections(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        classes: Any,
-        scores: Any,
-        answers: Any,
-        row_name: Callable[[int], str] = "row {}".format,
-        table: Any = None,
+        cls, classes: Any, scores: Any, answers: Any, rows: Sequence[str] = (), table: Any = None
     ) -> Detections:
-        """Check values; answers are yes or no, 1 or 0, or true or false."""
+        """Check values, given answers such as yes and no, and the names of rows in messages."""
         sizes = len(classes), len(scores), len(answers)
         if len({*sizes, 0}) != 2:
             raise InputError(
                 "There must be as many classes as scores and answers, and one at least. Got "
                 f"{sizes[0]}, {sizes[1]} and {sizes[2]}."
             )
-        found = []
+        numbers, right = np.full(sizes[0], np.nan), list[bool | None]()
         for row, (name, score, answer) in enumerate(zip(classes, scores, answers, strict=True)):
-            number, is_right = math.nan, ANSWERS.get(str(answer).strip().lower())
             with suppress(TypeError, ValueError):
-                number = float(score)
+                numbers[row] = score
+            right.append(ANSWERS.get(str(answer).strip().lower()))
+            wrong = ""
             if name is None or name != name or not str(name).strip():
-                raise InputError(
-                    f"Every prediction must have a class. Got none in {row_name(row)}."
-                )
-            if not math.isfinite(number):
-                raise InputError(
-                    f"Scores must be finite numbers. Got {score!r} in {row_name(row)}."
-                )
-            if is_right is None:
-                raise InputError(
-                    f"Every review must be yes or no. Got {answer!r} in {row_name(row)}; leave out "
-                    "predictions without a review."
-                )
-            found.append((str(name), number, is_right))
-        names, numbers, right = zip(*found, strict=True)
-        return cls(np.array(names, object), np.array(numbers), np.array(right), table)
+                wrong = "Every prediction must have a class. Got none"
+            elif not np.isfinite(numbers[row]):
+                wrong = f"Every score must be a finite number. Got {score!r}"
+            elif right[-1] is None:
+                wrong = f"Every review must be yes or no; leave out others. Got {answer!r}"
+            if wrong:
+                raise InputError(f"{wrong} in {rows[row] if rows else f'row {row}'}.")
+        return cls(np.array(list(map(str, classes)), object), numbers, np.array(right), table)
 
 
-def read_detections(
-    path: str,
-    class_key: str | None = None,
-    score_key: str | None = None,
-    right_key: str | None = None,
-    *,
-    is_reviewed: bool = False,
-) -> Detections:
-    """Read a file, or the files of a folder or a glob; None stands for the usual columns.
+def read_detections(path: str, *keys: str | None) -> Detections:
+    """Read a file, or the files of a folder or a glob.
 
-    A prediction that was reviewed twice must have the same answer, and counts once.
+    `keys` name the columns of classes, of scores and, in reviews, of answers; None stands for the
+    usual ones. A prediction that was reviewed twice must have the same answer, and counts once.
     """
     location = as_location(path)
     tables = {file: _table(file) for file in expand(location) or [location]}
-    filled = {file: table for file, table in tables.items() if table.num_rows} or tables
+    filled = {file: table for file, table in tables.items() if len(table)} or tables
     schema = next(iter(filled.values())).schema
     for file, table in filled.items():
         if not table.schema.equals(schema):
             raise InputError(f"All files of '{path}' must have the same columns, unlike '{file}'.")
     rows = [f"row {i} of '{file}'" for file, table in filled.items() for i in range(len(table))]
     table = import_pyarrow().concat_tables(filled.values())
-    label, score = (
-        _column(table, use, asked, path)
-        for use, asked in (("class", class_key), ("score", score_key))
-    )
-    classes, scores = table[label].to_pylist(), table[score].to_pylist()
-    if not is_reviewed:
-        return Detections.of(classes, scores, [True] * len(rows), rows.__getitem__, table)
-    answer = _column(table, "right", right_key, path)
-    found = Detections.of(classes, scores, table[answer].to_pylist(), rows.__getitem__)
+    columns = [_column(schema.names, *each, path) for each in zip(USUAL, keys, strict=False)]
+    values = [table[column].to_pylist() for column in columns]
+    if len(values) == 2:
+        return Detections.of(values[0], values[1], [True] * len(rows), rows, table)
+    found = Detections.of(values[0], values[1], values[2], rows)
     # The id, class and score distinguish predictions or, without ids, all columns but the answer.
     # With a class and a score only, all are different.
-    others = [name for name in table.schema.names if name not in (label, score, answer)]
+    others = [name for name in schema.names if name not in columns]
     others = [name for name in others if name.lower() in ID_KEYS] or others
     known: dict[str, int] = {}
-    for row, values in enumerate(table.select([label, score, *others]).to_pylist()):
-        first = known.setdefault(str(values if others else row), row)
+    for row, cells in enumerate(table.select([*columns[:2], *others]).to_pylist()):
+        first = known.setdefault(str(cells if others else row), row)
         if found.is_right[first] != found.is_right[row]:
             raise InputError(
                 f"A prediction must have one answer. Got two in {rows[first]} and {rows[row]}; "
@@ -133,18 +111,17 @@ def _table(location: Location) -> Any:
         return import_pyarrow().table(dict(zip(names, columns, strict=True)))
 
 
-def _column(table: Any, use: str, asked: str | None, path: str) -> str:
+def _column(names: list[str], use: str, asked: str | None, path: str) -> str:
     """Return the column of a use: the one asked for, or the only one with a usual name."""
-    names: list[str] = table.schema.names
     usual = {name.lower().replace("_", " "): name for name in names}
     found = [usual[name] for name in USUAL[use] if name in usual]
     if found[1:] == [usual.get("common name")]:  # the same in other words
         found = found[:1]
     if asked is not None:
-        found = [name for name in names if name == asked]
+        found = [asked] * (asked in names)
     if len(found) != 1:
         raise InputError(
-            f"'{path}' must have one column that is the {use}, such as {USUAL[use][0]!r}. Got "
-            f"{listed(found or names)}; name it with --{use}-key."
+            f"'{path}' must have one column for '{use}', such as {USUAL[use][0]!r}. Got "
+            f"{listed(found or names) or 'one without a name'}; name it with --{use}-key."
         )
     return found[0]

@@ -77,16 +77,13 @@ class Cutoffs(NamedTuple):
 
     def summary(self) -> str:
         """Describe how many classes are kept and guaranteed."""
-        n_never, n_safe = int(np.isinf(self.cutoffs).sum()), int(self.is_guaranteed.sum())
-        fewest = fewest_reviews(self.accuracy, self.confidence)
-        estimates = f"estimates; a guarantee needs {fewest} reviews of the class or more."
-        safe = (
-            f"Precision {self.accuracy:g} is guaranteed for {n_safe} classes, each with confidence "
-            f"{self.confidence:g}, unless results decided what to review. Other cutoffs are"
-        )
+        n_safe = int(self.is_guaranteed.sum())
+        safe = f"{n_safe} are guaranteed, each with confidence {self.confidence:g}, unless results "
+        safe += "decided what to review. The other cutoffs are"
         return (
-            f"{len(self.cutoffs)} classes, {n_never} of them never kept, from "
-            f"{self.n_reviewed.sum()} reviews. {safe if n_safe else 'All cutoffs are'} {estimates}"
+            f"{len(self.cutoffs)} classes, {np.isinf(self.cutoffs).sum()} of them never kept, from "
+            f"{self.n_reviewed.sum()} reviews. {safe if n_safe else 'All cutoffs are'} estimates: "
+            f"guarantees need {fewest_reviews(self.accuracy, self.confidence)} reviews of a class."
         )
 
 
