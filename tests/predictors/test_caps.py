@@ -23,7 +23,10 @@ from evencover import (
     load,
     save,
 )
+from evencover._kernels import random_bits
+from evencover.data import readers
 from evencover.predictors import PREDICTORS, caps, make_predictor, method_names
+from evencover.randomness import RandomStream
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
@@ -185,13 +188,13 @@ def limits(fitted):
 
 
 @pytest.mark.usefixtures("small_samples")
-def test_the_sample_does_not_depend_on_blocks_workers_or_order(data):
+def test_the_sample_does_not_depend_on_blocks_workers_or_order(data, monkeypatch):
     ids = [f"row {number}" for number in range(N)]
     predictor = ClasswisePredictor(score="aps", max_share=SHARE)
     whole = limits(predictor.fit(*data, ids=ids))
-    blocks = ((data.rows[at : at + 37], data.labels[at : at + 37]) for at in range(0, N, 37))
     by_index = limits(predictor.fit(*data))
-    np.testing.assert_array_equal(limits(predictor.fit(blocks)), by_index)
+    monkeypatch.setattr(readers, "BLOCK_ELEMENTS", 37 * K)
+    np.testing.assert_array_equal(limits(predictor.fit(*data)), by_index)
     with ThreadPoolExecutor(2) as executor:
         np.testing.assert_array_equal(limits(predictor.fit(*data, executor=executor)), by_index)
     order = np.random.default_rng(0).permutation(N)
@@ -203,7 +206,7 @@ def test_the_sample_does_not_depend_on_blocks_workers_or_order(data):
 def test_the_sample_are_the_rows_with_the_smallest_hashes(data, small_samples):
     ids = np.arange(N, dtype=np.uint64) * 7
     fitted = ClasswisePredictor(max_share=SHARE).fit(*data, ids=ids)
-    hashes = caps.hashed(fitted.fit_.rows.ids)
+    hashes = random_bits(0, int(RandomStream.CAPS), fitted.fit_.rows.ids)
     chosen = np.argsort(hashes)[:small_samples]
     scores = rounded_down(1 - data.rows[chosen])
     for y, cap in enumerate(fitted.fit_.caps.cap):
@@ -333,6 +336,11 @@ def test_a_guaranteed_number_and_a_price_exclude_each_other(data):
     with pytest.raises(InputError, match=r"'floor' and 'max_share'"):
         ClusteredPredictor(floor=0.8, max_share=0.1).fit(*data)
     PooledPredictor(floor="auto", max_share=0.1).fit(*data)
+
+
+def test_rows_that_can_be_read_once_cannot_be_capped(data):
+    with pytest.raises(InputError, match="'max_share' reads the rows several times"):
+        PooledPredictor(max_share=0.1).fit(iter([tuple(data)]))
 
 
 def test_scores_of_labels_alone_cannot_be_capped(data):

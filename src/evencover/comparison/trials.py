@@ -24,7 +24,7 @@ from evencover.comparison.splits import Split, other_rows, random_rows
 from evencover.data.fingerprint import Sampler
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import joined, map_source
-from evencover.errors import EvencoverWarning, InputError
+from evencover.errors import EvencoverWarning
 from evencover.evaluation.metrics import Tally
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.suppliers import Suppliers
@@ -33,6 +33,7 @@ from evencover.predictors.calibration import (
     CalibrationInputs,
     CalibrationRows,
     require_labels,
+    require_rereadable,
     warn_of_mismatch,
 )
 from evencover.predictors.caps import ScoreSample, sampled_of
@@ -108,11 +109,7 @@ class ScoredRows:
         with_ranks: bool = False,
         executor: Any = None,
     ) -> None:
-        if source.n_rows is None:
-            raise InputError(
-                "The rows are read several times. Got an iterator, which can be read once; "
-                "pass an array or the path of a file."
-            )
+        require_rereadable(source, "A comparison")
         require_labels(source, "A comparison")
         self.source, self.executor, self.n_classes = source, executor, source.n_classes
         logits = from_logits if source.logits is None else source.logits
@@ -156,32 +153,25 @@ class ScoredRows:
         Trials of the same split and base score share a sample, and there is one at a time.
         """
         calibrations: dict[int, IntArray] = {}
-        groups: dict[tuple[int, Score], list[tuple[BasePredictor, Any]]] = {}
+        by_base: dict[Score, dict[int, list[tuple[BasePredictor, Any]]]] = {}
         for trial, split, max_share in jobs:
             if max_share is not None:
                 key = id(split)
                 calibrations[key] = split.calibration[self.is_known[split.calibration]]
-                groups.setdefault((key, trial.score.base), []).append((trial.predictor, max_share))
-        if not groups:
+                by_split = by_base.setdefault(trial.score.base, {})
+                by_split.setdefault(key, []).append((trial.predictor, max_share))
+        if not by_base:
             return
         chosen = sampled_of(calibrations, self.n_classes)
-        is_chosen = ~other_rows(np.concatenate(list(chosen.values())), len(self.labels))
-        all_rows, all_keys = taken(
-            map_source(self.source, partial(take, is_chosen), taken, self.executor)
-        )
-        for (key, base), members in groups.items():
-            labels, indices = self.labels[chosen[key]], (np.cumsum(is_chosen) - 1)[chosen[key]]
-            with_ranks = any("ranks" in predictor.needs for predictor, _ in members)
-            sample = ScoreSample.of(
-                self.scorings[base],
-                all_rows[indices],
-                all_keys[indices],
-                labels,
-                with_ranks=with_ranks,
-            )
-            for predictor, max_share in members:
-                predictor.fit_ = predictor.fit_.capped(max_share, sample)
-                predictor.max_share = max_share
+        rows = np.unique(np.concatenate(list(chosen.values())))
+        how: Any = {"with_ranks": len(self.true_ranks) > 0, "executor": self.executor}
+        for base, by_split in by_base.items():
+            all_rows = ScoreSample.read(self.source, self.scorings[base], rows, **how)
+            for key, members in by_split.items():
+                sample = all_rows.take(np.searchsorted(rows, chosen[key]))
+                for predictor, max_share in members:
+                    predictor.fit_ = predictor.fit_.capped(max_share, sample)
+                    predictor.max_share = max_share
 
     def measure(self, trials: Sequence[Trial]) -> list[Outcome]:
         """Count coverage and set sizes of every trial on its test rows, and compute its cost."""
@@ -293,20 +283,10 @@ class Reading(NamedTuple):
 
 def read_block(counters: Sequence[SizeCounter], is_sampled: Array, block: Block) -> Reading:
     """Count the set sizes of a block, and take the rows to estimate costs on."""
-    return Reading([counter.count(block) for counter in counters], *take(is_sampled, block))
-
-
-def take(is_chosen: Array, block: Block) -> tuple[Any, Array]:
-    """Take some rows of a block, and their keys."""
-    chosen = is_chosen[block.start : block.start + len(block.rows)]
+    chosen = is_sampled[block.start : block.start + len(block.rows)]
     keys = _kernels.row_keys(block.rows, Draws(ids=block.ids, first=block.start))
-    return block.rows[chosen], keys[chosen]
-
-
-def taken(parts: Iterable[tuple[Any, Array]]) -> tuple[Any, Array]:
-    """Concatenate rows and keys of consecutive blocks."""
-    rows, keys = zip(*parts, strict=True)
-    return concatenate_rows(rows), np.concatenate(keys)
+    counts = [counter.count(block) for counter in counters]
+    return Reading(counts, block.rows[chosen], keys[chosen])
 
 
 @dataclass(frozen=True, eq=False)

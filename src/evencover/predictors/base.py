@@ -25,9 +25,10 @@ from evencover.predictors.calibration import (
     read_calibration,
     read_predictions,
     require_labels,
+    require_rereadable,
     rows_of_scores,
 )
-from evencover.predictors.caps import SampleCollector, check_price
+from evencover.predictors.caps import ScoreSample, check_price, sample_size, sampled_rows
 from evencover.predictors.explanations import Explanation
 from evencover.predictors.fit import Fit
 from evencover.predictors.held_out import coverage_report
@@ -85,7 +86,8 @@ class BasePredictor(Method, Shown):
         may enter, such as 0.1. A threshold that exceeds it, and that of STANDARD, is lowered to
         the larger of both limits. Such a class has no guarantee; `is_capped_` and `share_` name
         it with its price. While a class is capped, other guarantees do not hold overall or for
-        clusters. P-values ignore caps. None caps nothing.
+        clusters. P-values ignore caps. `fit` reads the rows twice, so they cannot be an iterator.
+        None caps nothing.
     """
 
     # ---- calibration -------------------------------------------------------------------------
@@ -149,11 +151,20 @@ class BasePredictor(Method, Shown):
         source = as_source(probabilities, labels, ids=ids, allow_sorted=allow_sorted, **how)
         require_labels(source, "Calibration")
         assumed = BoundScore(score, self.from_logits, self.random_state, assumed=True)
-        scoring, collector = assumed.for_input(source.logits), None
+        scoring, sample = assumed.for_input(source.logits), None
         if self.max_share is not None:
-            collector = SampleCollector(scoring, source.n_classes, "ranks" in self.needs)
-        rows, read = read_calibration(source, scoring, self.needs, executor, collector)
-        sample = None if collector is None else collector.sample()
+            require_rereadable(source, "'max_share'")
+        rows, read, is_known = read_calibration(source, scoring, self.needs, executor)
+        if self.max_share is not None:
+            chosen = sampled_rows(rows.ids, sample_size(rows.n_classes))
+            with_ranks = "ranks" in self.needs
+            sample = ScoreSample.read(
+                source,
+                scoring,
+                np.flatnonzero(is_known)[chosen],
+                with_ranks=with_ranks,
+                executor=executor,
+            )
         known = ((read.hexdigest(), len(rows.scores)),)
         inputs = CalibrationInputs(known, read.precision, read.k)
         self.fit_ = Fit.calibrated(self, rows, inputs, sample)

@@ -19,7 +19,6 @@ from evencover.engine.blocks import gathered, joined, map_source
 from evencover.errors import InputError, MismatchWarning, warn_caller
 from evencover.evaluation.label_fit import label_fit
 from evencover.ids import id_keys
-from evencover.predictors.caps import SampleCollector
 from evencover.predictors.right_model import Predictions
 from evencover.predictors.rule import BoundScore
 from evencover.quantiles import ClassAlpha, GroupedScores, Groups, calibration_scores
@@ -209,18 +208,15 @@ def read_calibration(
     scoring: BoundScore,
     needs: tuple[str, ...],
     executor: Any,
-    collector: SampleCollector | None = None,
-) -> tuple[CalibrationRows, Fingerprint]:
+) -> tuple[CalibrationRows, Fingerprint, Array]:
     """Read all rows; return the base scores of their labels, and a fingerprint of the rows.
 
-    Rows with labels that are not among the classes are left out. The collector, if there is one,
-    samples rows with the scores of every class.
+    Rows with labels that are not among the classes are left out. Return also which are not (N,).
     """
     with_ranks, with_values = "ranks" in needs, "label values" in needs and scoring.score.is_random
     score = partial(score_true_labels, scoring, with_ranks, with_values)
     sampler = Sampler(source.n_rows, source.offset)
-    samplers = [sampler] if collector is None else [sampler, collector]
-    parts = map_source(source, score, joined, executor, samplers=samplers)
+    parts = map_source(source, score, joined, executor, samplers=[sampler])
     columns, read = gathered(parts, source.n_rows), sampler.result()
     warn_of_mismatch(source, read, scoring)
     is_known = columns[1] < source.n_classes
@@ -249,7 +245,7 @@ def read_calibration(
         of_base=True,
         is_listed=source.reader.may_lack_classes,
     )
-    return rows, read
+    return rows, read, is_known
 
 
 def read_predictions(
@@ -293,7 +289,7 @@ def appended(
             "to keep ids, calibrate again on all rows with ids."
         )
     source = replace(source, offset=int(old.ids[-1]) + 1 if old.by_index else 0)
-    new, read = read_calibration(source, scoring, needs, executor)
+    new, read, _ = read_calibration(source, scoring, needs, executor)
     rows = old.followed_by(new)
     inputs = inputs.followed_by(read, len(old), rows.labels, rows.n_classes)
     n_old = 0
@@ -413,6 +409,15 @@ def warn_of_mismatch(source: Source, read: Fingerprint, scoring: BoundScore) -> 
     sentence = fit.sentence(source.how_matched)
     warn_caller(sentence, MismatchWarning)
     return sentence
+
+
+def require_rereadable(source: Source, why: str) -> None:
+    """Raise for rows that can be read only once."""
+    if source.n_rows is None:
+        raise InputError(
+            f"{why} reads the rows several times. Got an iterator, which can be read once; "
+            "pass an array or the path of a file."
+        )
 
 
 def require_labels(source: Source, what: str) -> None:

@@ -5,13 +5,14 @@
     threshold    = max(STANDARD's, the floor(max_share m)-th smallest s(x, y))   for capped classes
 
 Rows of other classes, because only there the label is wrong. The sample are the rows whose keys
-have the smallest hashes, so it does not depend on blocks, workers or the order of the rows.
+have the smallest hashes, so it does not depend on blocks, workers or the order of the rows. They
+are scored in a second pass over the rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import floor
 from typing import Any, NamedTuple
 
@@ -19,11 +20,12 @@ import numpy as np
 
 from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.data.source import Block
+from evencover.data.source import Block, Source
+from evencover.engine.blocks import gathered, joined, map_source
 from evencover.errors import InputError
 from evencover.predictors.rule import BoundScore
 from evencover.quantiles import Thresholds, exact_fraction
-from evencover.randomness import RandomStream, row_indices
+from evencover.randomness import RandomStream
 from evencover.scores import Score
 from evencover.sizes import at_once, sampled
 from evencover.threads import on_slices
@@ -33,8 +35,6 @@ from evencover.validation import LARGEST
 MOST_ROWS, LEAST_ROWS, MOST_NUMBERS = sampled(4096), sampled(512), sampled(1 << 24, 600)
 FEWEST_ROWS = sampled(128)  # of a sample in a comparison, which has several at a time
 NUMBERS_AT_ONCE = at_once(1 << 20)  # scores in float64 while they are computed
-
-Columns = tuple[Any, ...]
 
 
 def exact_share(max_share: Any) -> Fraction:
@@ -74,27 +74,25 @@ class ScoreSample(NamedTuple):
     ranks: Array | None = None
 
     @classmethod
-    def of(
+    def read(
         cls,
+        source: Source,
         scoring: BoundScore,
-        rows: Any,
-        keys: Array,
-        labels: IntArray,
+        rows: IntArray,
         *,
-        with_ranks: bool,
+        with_ranks: bool = False,
+        executor: Any = None,
     ) -> ScoreSample:
-        """Score every class in sampled rows (m, K), whose random numbers have these keys (m,)."""
-        n_classes = rows.shape[1]
-        given = scoring.kernel_input(rows, scoring.draws(keys, calibrating=True))
-        scores = np.empty(rows.shape, dtype=np.float32)
-        ranks = np.empty(rows.shape, np.min_scalar_type(n_classes)) if with_ranks else None
-        step = max(1, NUMBERS_AT_ONCE // n_classes)
-        for first in range(0, len(labels), step):
-            some = slice(first, min(first + step, len(labels)))
-            scores[some] = _rounded_down(_kernels.score_matrix(given.of_rows(some)))
-            if ranks is not None:
-                ranks[some] = _kernels.rank_matrix(given.of_rows(some))
-        return cls(labels, scores, ranks)
+        """Score every class in the rows with these indices, ascending, for which it reads all."""
+        is_sampled = np.zeros(source.n_rows or 0, dtype=bool)
+        is_sampled[rows] = True
+        score = partial(_score_sampled, scoring, is_sampled, with_ranks)
+        return cls(*gathered(map_source(source, score, joined, executor), len(rows)))
+
+    def take(self, rows: Array) -> ScoreSample:
+        """Return some of the rows."""
+        ranks = None if self.ranks is None else self.ranks[rows]
+        return ScoreSample(self.labels[rows], self.scores[rows], ranks)
 
     def caps(self, max_share: Any, thresholds: Thresholds) -> Caps:
         """Compute where classes exceed a share, and the shares of thresholds on the base score."""
@@ -150,69 +148,25 @@ class Caps(NamedTuple):
         return thresholds.at_most(highest), self._replace(is_capped=is_capped)
 
 
-@dataclass
-class SampleCollector:
-    """Collects the rows with the smallest hashes of their keys, block by block.
-
-    Only rows that may be among them are scored: those whose hashes do not exceed the largest of a
-    full sample. It is filled in place, because the scores take 64 MB.
-    """
-
-    scoring: BoundScore
-    n_classes: int
-    with_ranks: bool = False
-    _limit: int = 2**64 - 1
-    _n_kept: int = 0
-    _kept: Columns = ()  # hashes and indices, which decide what is kept, and the sample's columns
-
-    def fresh(self) -> SampleCollector:
-        """Return a collector for a partition of the same input."""
-        return SampleCollector(self.scoring, self.n_classes, self.with_ranks)
-
-    def of(self, block: Block) -> Columns:
-        """Sample the known labels' rows of a block, on any thread."""
-        assert block.labels is not None
-        ids = block.ids
-        if ids is None:
-            ids = row_indices(block.start, block.start + len(block.labels))
-        hashes = hashed(ids)
-        is_possible = (block.labels < self.n_classes) & (hashes <= np.uint64(self._limit))
-        chosen = np.flatnonzero(is_possible)
-        chosen = chosen[smallest(hashes[chosen], chosen, sample_size(self.n_classes))]
-        rows, labels = block.rows[chosen], block.labels[chosen]
-        keys = _kernels.row_keys(block.rows, self.scoring.draws(block.ids, block.start))[chosen]
-        sample = ScoreSample.of(self.scoring, rows, keys, labels, with_ranks=self.with_ranks)
-        return hashes[chosen], block.start + chosen, *sample
-
-    def add(self, part: Columns) -> None:
-        """Add the sample of a block or partition: in free rows, and in place of larger hashes."""
-        most = sample_size(self.n_classes)
-        self._kept = self._kept or tuple(
-            None if x is None else np.empty((most, *x.shape[1:]), x.dtype) for x in part
-        )
-        hashes, indices = (
-            np.concatenate([old[: self._n_kept], new])
-            for old, new in zip(self._kept[:2], part[:2], strict=True)
-        )
-        is_kept = np.zeros(len(hashes), dtype=bool)
-        is_kept[smallest(hashes, indices, most)] = True
-        added = np.flatnonzero(is_kept[self._n_kept :])
-        dropped = np.flatnonzero(~is_kept[: self._n_kept])
-        free = np.append(dropped, np.arange(self._n_kept, most))[: len(added)]
-        for old, new in zip(self._kept, part, strict=True):
-            if old is not None and new is not None:
-                old[free] = new[added]
-        self._n_kept = int(is_kept.sum())
-        if self._n_kept == most:
-            self._limit = int(self._kept[0].max())
-
-    def result(self) -> Columns:
-        """Return the sample of all blocks so far, as `of` returns that of a block."""
-        return tuple(None if column is None else column[: self._n_kept] for column in self._kept)
-
-    def sample(self) -> ScoreSample:
-        """Return the scores of the sampled rows."""
-        return ScoreSample(*self.result()[2:])
+def _score_sampled(
+    scoring: BoundScore, is_sampled: Array, with_ranks: bool, block: Block
+) -> tuple[Array, ...]:
+    """Return labels, scores and, if asked for, ranks of the sampled rows of a block."""
+    assert block.labels is not None
+    chosen = np.flatnonzero(is_sampled[block.start : block.start + len(block.labels)])
+    keys = _kernels.row_keys(block.rows, scoring.draws(block.ids, block.start))[chosen]
+    given = scoring.kernel_input(block.rows[chosen], scoring.draws(keys, calibrating=True))
+    n_classes = block.rows.shape[1]
+    scores = np.empty((len(chosen), n_classes), dtype=np.float32)
+    ranks = np.empty(scores.shape, np.min_scalar_type(n_classes)) if with_ranks else None
+    step = max(1, NUMBERS_AT_ONCE // n_classes)
+    for first in range(0, len(chosen), step):
+        some = slice(first, min(first + step, len(chosen)))
+        scores[some] = _rounded_down(_kernels.score_matrix(given.of_rows(some)))
+        if ranks is not None:
+            ranks[some] = _kernels.rank_matrix(given.of_rows(some))
+    columns = (block.labels[chosen], scores)
+    return columns if ranks is None else (*columns, ranks)
 
 
 def sample_size(n_classes: int) -> int:
@@ -220,34 +174,28 @@ def sample_size(n_classes: int) -> int:
     return min(MOST_ROWS, max(LEAST_ROWS, MOST_NUMBERS // n_classes))
 
 
+def sampled_rows(ids: Array, most: int) -> IntArray:
+    """Return the rows, ascending, whose ids (N,) have the smallest hashes, at most so many."""
+    hashes = _kernels.random_bits(0, int(RandomStream.CAPS), ids)
+    return np.sort(np.argsort(hashes, kind="stable")[:most])
+
+
 def sampled_of(calibrations: dict[Any, IntArray], n_classes: int) -> dict[Any, IntArray]:
     """Choose the rows of the sample of each of some calibration sets, which are indices of rows.
 
-    As many as a fit samples or, if the rows of all samples together have more numbers than two
-    samples may have, half as many, and so on.
+    As many as a fit samples or, if the rows of all samples together have many more numbers than
+    a sample may have, half as many, and so on. Splits into halves then sample half as many.
     """
-    hashes = {key: hashed(rows.astype(np.uint64)) for key, rows in calibrations.items()}
     most = sample_size(n_classes)
     while True:
         chosen = {
-            key: rows[smallest(hashes[key], rows, most)] for key, rows in calibrations.items()
+            key: rows[sampled_rows(rows.astype(np.uint64), most)]
+            for key, rows in calibrations.items()
         }
         n_rows = len(np.unique(np.concatenate(list(chosen.values()))))
-        if n_rows * n_classes <= 2 * MOST_NUMBERS or most <= FEWEST_ROWS:
+        if n_rows * n_classes <= 1.25 * MOST_NUMBERS or most <= FEWEST_ROWS:
             return chosen
         most //= 2
-
-
-def hashed(keys: Array) -> Array:
-    """Hash the keys of rows, whatever the seed."""
-    return _kernels.random_bits(0, int(RandomStream.CAPS), keys)
-
-
-def smallest(hashes: Array, indices: Array, n: int) -> IntArray:
-    """Return the positions of the n smallest hashes; indices decide between equal ones."""
-    if len(hashes) <= n:
-        return np.arange(len(hashes))
-    return np.lexsort((indices, hashes))[:n]
 
 
 def _rounded_down(scores: FloatArray) -> Array:

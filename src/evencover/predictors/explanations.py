@@ -50,9 +50,9 @@ def guarantee_text(fit: Fit) -> str:
     sentences.append(TOP_K_LOSES if fit.recall is None else fit.recall.sentences)
     capped = np.flatnonzero(fit.is_capped)
     if len(capped):
-        are = "class is" if len(capped) == 1 else "classes are"
+        are = "is" if len(capped) == 1 else "are"
         sentences.append(
-            f"{len(capped):,} of {fit.n_classes:,} {are} capped at max_share = "
+            f"{len(capped):,} of {fit.n_classes:,} classes {are} capped at max_share = "
             f"{fit.method.max_share}. A capped class has no guarantee, and guarantees that concern "
             f"all examples, a cluster or most calibration sets do not hold. {prices(fit, capped)}"
         )

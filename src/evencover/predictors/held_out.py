@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +9,18 @@ import numpy as np
 
 from evencover.arrays import IntArray
 from evencover.data.fingerprint import Fingerprint
-from evencover.data.source import Block, Source
-from evencover.engine.blocks import fold_source, joined, map_source
+from evencover.data.source import Source
+from evencover.engine.blocks import fold_source
 from evencover.errors import warn_caller
 from evencover.evaluation.metrics import EvaluationCounts
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.suppliers import CAP
 from evencover.predictors.calibration import warn_of_mismatch
-from evencover.predictors.caps import SampleCollector
+from evencover.predictors.caps import ScoreSample, sample_size, sampled_rows
 from evencover.predictors.explanations import rows_behind
 from evencover.predictors.fit import Fit
 from evencover.predictors.guarantees import AUTO
+from evencover.randomness import row_indices
 
 # False-alarm rate of each warning.
 RATE = 1e-4
@@ -72,9 +72,10 @@ def with_large_sets(
     if source.n_rows is None or fit.method.floor not in (None, AUTO):
         return replace(report, large_sets=few.sentence(names, report.n_classes))
     scoring = fit.rule.scoring.for_input(source.logits)
-    collector = SampleCollector(scoring, source.n_classes, "ranks" in fit.method.needs)
-    deque(map_source(source, _no_columns, joined, executor, samplers=[collector]), maxlen=0)
-    capped = fit.capped(CAP, collector.sample())
+    rows = sampled_rows(row_indices(0, source.n_rows), sample_size(source.n_classes))
+    with_ranks = "ranks" in fit.method.needs
+    sample = ScoreSample.read(source, scoring, rows, with_ranks=with_ranks, executor=executor)
+    capped = fit.capped(CAP, sample.take(sample.labels < source.n_classes))
     if not capped.is_capped.any():
         return report
     count, finish = capped.rule.for_input(source.logits).counts, EvaluationCounts.abridged
@@ -82,10 +83,6 @@ def with_large_sets(
     after = CoverageReport.from_tally(counts.tally, fit.alpha, class_names=names)
     measured = ((of.avg_size, of.shortfall) for of in (report, after))
     return replace(report, large_sets=few.sentence(names, report.n_classes, *measured))
-
-
-def _no_columns(_: Block) -> tuple[()]:
-    return ()
 
 
 def shift_warnings(fit: Fit, report: CoverageReport, read: Fingerprint) -> list[str]:
