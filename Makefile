@@ -46,7 +46,7 @@ test: lint  ## style, types and tests, in a few minutes
 DEEP ?= src tests
 WITHOUT_BLOCKS := $(patsubst %,--ignore tests/%,attacks browser docs kernels statistical test_examples.py test_layers.py test_sizes.py)
 test-deep: lint  ## all tests, with more examples and repetitions, then with tiny blocks
-	$(PIP) torch==2.13.0 transformers accelerate cleanlab wordllama xgboost lightgbm
+	$(PIP) torch==2.13.0 transformers accelerate cleanlab covmetrics mapie wordllama xgboost lightgbm
 	$(PIP) --editable '.[export,mlflow,postgresql,serve]' httpx onnxruntime 'tritonclient[http]'
 	EVENCOVER_TESTS=deep $(PYTEST) -m 'deep or not deep' $(DEEP)
 	EVENCOVER_SIZES=blocks $(PYTEST) -m 'not deep' $(WITHOUT_BLOCKS) $(DEEP) || test $$? -eq 5  # no tests are left

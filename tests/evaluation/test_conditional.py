@@ -100,3 +100,30 @@ def test_class_balance_is_that_of_table_1():
     assert evaluate(sets, labels, 0.1).class_balance == pytest.approx((3 + 5) / (410 * 2 / 40))
     even = np.repeat(np.arange(40), 7)
     assert evaluate(PredictionSets.from_mask(np.eye(40, dtype=bool)[even]), even).class_balance == 1
+
+
+@pytest.mark.deep
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # MAPIE's, of sizes that no set has
+def test_strata_have_the_coverage_that_mapie_computes():
+    """With two classes, each size of a set is a stratum, as in MAPIE."""
+    mapie = pytest.importorskip("mapie.metrics.classification")
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        mask, labels = rng.random((300, 2)) < rng.random(), rng.integers(0, 2, 300)
+        report = evaluate(PredictionSets.from_mask(mask), labels)
+        theirs = mapie.classification_ssc(labels, mask[:, :, None])[0]
+        found = {stratum.smallest: stratum.coverage for stratum in report.strata}
+        expected = {size: c for size, c in enumerate(theirs.tolist()) if not math.isnan(c)}
+        assert found == pytest.approx(expected)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("delta", [0.1, 0.25, 0.6])
+def test_slabs_are_those_of_covmetrics(delta):
+    slabs = pytest.importorskip("covmetrics.slab_metrics")
+    rng = np.random.default_rng(1)
+    x, directions = rng.standard_normal((400, 3)), rng.standard_normal((30, 3))
+    is_covered = rng.random(400) < np.where(x[:, 0] > 0.5, 0.7, 0.95)
+    lowest, *_ = slabs.wsc_all_numpy(x, is_covered.astype(float), delta, directions)
+    ours = [lowest_between(x @ direction, is_covered, delta)[0] for direction in directions]
+    np.testing.assert_allclose(ours, lowest, atol=1e-12)
