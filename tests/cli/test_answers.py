@@ -96,8 +96,25 @@ def test_evaluate_and_the_page_show_each_level(rows, calibrated, run):
 
 
 def test_a_taxonomy_needs_an_accuracy(rows, run):
-    line = refused(run("calibrate", "cal.npz", "-o", "m.safetensors", "--taxonomy", "tree.csv"))
-    assert "--accept-accuracy" in line
+    for option in (("--taxonomy", "tree.csv"), ("--accept-mode", "overall")):
+        line = refused(run("calibrate", "cal.npz", "-o", "m.safetensors", *option))
+        assert line.split()[1] == option[0]
+        assert "--accept-accuracy" in line
+    assert not Path("m.safetensors").exists()
+
+
+def test_info_shows_target_and_levels(calibrated, run):
+    out = succeeded(run("info", "m.safetensors", "--json")).out
+    found = json.loads(out)["answers"]
+    n_answering = found.pop("classes and groups that answer")
+    assert found == {
+        "accuracy": 0.9,
+        "confidence": 0.9,
+        "levels": "species > genus",
+        "for every class": False,
+    }
+    names = {*calibrated.answers("new.npy").names} - {None}
+    assert len(names) <= n_answering <= 12
 
 
 LABELS = [

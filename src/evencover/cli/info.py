@@ -14,6 +14,7 @@ from evencover.cli.console import print_text
 from evencover.cli.options import READ, Input, Json, print_json
 from evencover.data.source import Source
 from evencover.predictors import BasePredictor
+from evencover.predictors.acceptance import Acceptance
 from evencover.predictors.fit import Fit
 from evencover.quantiles import is_per_class
 from evencover.scores import make_score
@@ -53,6 +54,7 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "examples_per_class": _spread(predictor.class_counts_),
         "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
         **_recall(predictor),
+        "answers": _answers(predictor.acceptance_),
         **Fit.of(predictor).fitted_values,
     }
     return description | {
@@ -61,6 +63,19 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "guarantees": predictor.guarantees_.tolist(),
         "class_counts": predictor.class_counts_.tolist(),
         "class_names": predictor.class_names_ and list(predictor.class_names_),
+    }
+
+
+def _answers(acceptance: Acceptance | None) -> dict[str, Any] | None:
+    """Return the target of answers, their levels, and how many nodes answer."""
+    if acceptance is None:
+        return None
+    return {
+        "accuracy": acceptance.accuracy,
+        "confidence": acceptance.confidence,
+        "levels": " > ".join(acceptance.level_names),
+        "for every class": acceptance.per_class,
+        "classes and groups that answer": int(acceptance.can_answer.sum()),
     }
 
 

@@ -21,7 +21,7 @@ def calibrate(
     floor: options.Floor = None,
     max_share: options.MaxShare = None,
     accept_accuracy: float | None = None,
-    accept_mode: Literal["class", "overall"] = "class",
+    accept_mode: Literal["class", "overall"] | None = None,
     taxonomy: str | None = None,
     settings: options.Settings = None,
     seed: options.Seed = 0,
@@ -50,7 +50,7 @@ def calibrate(
     accept_accuracy
         Accept predictions so that this share of them is right.
     accept_mode
-        Whether each predicted class targets it, or only all together.
+        Whether each predicted class (the default) or only all together target it.
     taxonomy
         File of groups to answer with, or "labels" for SpeciesNet's.
     """
@@ -59,8 +59,9 @@ def calibrate(
 
     inputs = [data, *read.files, *options.files_among(alpha_of, settings), taxonomy]
     check_output(output, inputs, force=force, extensions=options.MODEL)
-    if taxonomy is not None and accept_accuracy is None:
-        raise InputError("--taxonomy needs --accept-accuracy, the accuracy of the answers.")
+    for option, value in (("--taxonomy", taxonomy), ("--accept-mode", accept_mode)):
+        if value is not None and accept_accuracy is None:
+            raise InputError(f"{option} needs --accept-accuracy, the accuracy of the answers.")
     (predictor,), (with_score,) = options.make_methods_and_scores(
         [method or DEFAULT_METHOD], [score], options.read_settings(settings)
     )
@@ -79,7 +80,7 @@ def calibrate(
             predictor.fit_acceptance(
                 source,
                 accuracy=accept_accuracy,
-                per_class=accept_mode == "class",
+                per_class=accept_mode != "overall",
                 taxonomy=taxonomy,
                 executor=workers,
             )

@@ -80,6 +80,12 @@ class Acceptance(NamedTuple):
         return 1 - self.limits
 
     @property
+    def can_answer(self) -> Array:
+        """Whether each node (M,) has a cutoff at any level."""
+        can_answer: Array = np.isfinite(self.node_limits.max(axis=0))
+        return can_answer
+
+    @property
     def is_guaranteed(self) -> Array:
         """Whether the accuracy among a class's accepted predictions is tested to reach the target.
 
