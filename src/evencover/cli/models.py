@@ -50,7 +50,7 @@ def calibrate(
     accept_accuracy
         Accept predictions so that this share of them is right.
     accept_mode
-        Whether each predicted class (the default) or only all together target it.
+        Whether each predicted class (default) or only all target it.
     taxonomy
         File of groups to answer with, or "labels" for SpeciesNet's.
     """
