@@ -75,9 +75,10 @@ def test_an_executor_gives_the_local_bytes(executor, fitted, parts, tmp_path):
 )
 def test_every_method_calibrates_on_a_cluster_as_here(method, client, parts, tmp_path):
     own = {"n_clusters": 4} if method == "clustered" else {}
-    for more in ({}, {"alpha": {"3": 0.02, "default": 0.1}, "floor": 0.8}):
+    for more in ({"max_share": 0.05}, {"alpha": {"3": 0.02, "default": 0.1}, "floor": 0.8}):
         here = make_predictor(method, score="aps", **own, **more).fit(parts)
         there = clone(here).fit(parts, executor=client)
+        assert here.is_capped_.any() == ("max_share" in more)
         assert saved_bytes(there, tmp_path) == saved_bytes(here, tmp_path)
         sets = there.predict_set(parts, executor=client)
         assert sets.to_lists() == here.predict_set(parts).to_lists()

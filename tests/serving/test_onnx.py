@@ -109,6 +109,15 @@ def test_ties_and_types(simulate, tmp_path, score, dtype, ties):
     assert_same_sets(exported(fitted, tmp_path / "sets.onnx", dtype=dtype), fitted, rows[300:])
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_capped_thresholds_are_exported(simulate, tmp_path, exact):
+    rows, labels = simulate(700, K, seed=5, dtype=np.float32)
+    fitted = ClasswisePredictor(score="aps", alpha=0.02, max_share=0.1, exact=exact)
+    fitted.fit(rows[:300], labels[:300])
+    assert fitted.is_capped_.any()
+    assert_same_sets(exported(fitted, tmp_path / "sets.onnx"), fitted, rows[300:])
+
+
 @pytest.mark.parametrize("n_classes", [2, 3, 257, size(short=300, deep=5000)])
 def test_any_number_of_classes_and_infinite_thresholds(simulate, tmp_path, n_classes):
     rows, labels = simulate(400, n_classes, seed=6, long_tail=True, dtype=np.float32)
