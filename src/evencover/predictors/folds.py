@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import floor
+from math import floor, inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,11 @@ class Dealt(NamedTuple):
     def by_class(self, values: Array) -> Array:
         """Put values of the rows (N,) in the order of ``indices``: by class, then by score."""
         return values[self.by_score[self.indices]]
+
+    def score_at(self, index: IntArray) -> FloatArray:
+        """Return the scores at some indices: -inf at -1, and +inf at N."""
+        score = self.scores[np.clip(index, 0, len(self.scores) - 1)]
+        return np.where(index < 0, -inf, np.where(index < len(self.scores), score, inf))
 
     def warn_of_copies(self) -> None:
         """Warn of copies of rows where they are a notable share."""

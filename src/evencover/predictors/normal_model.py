@@ -63,13 +63,12 @@ def fit_models(cell: IntArray, x: FloatArray, n_classes: int) -> tuple[IntArray,
     """Fit the model of each fold to the rows of the others, and the last one to all that learn.
 
     A row has the normal score x and the cell fold * K + label; those that are held out do not
-    learn. Return the numbers of rows behind the models, and the models (folds + 1, K).
+    learn. Overwrite x. Return the numbers of rows behind the models, and the models (folds + 1, K).
     """
     shape = (N_FOLDS + 1, n_classes)
-    n, total, squares = (
-        np.bincount(cell, weights, shape[0] * shape[1]).reshape(shape)
-        for weights in (None, x, x * x)
-    )
+    n, total = np.bincount(cell, None, np.prod(shape)), np.bincount(cell, x, np.prod(shape))
+    squares = np.bincount(cell, np.multiply(x, x, out=x), np.prod(shape))
+    n, total, squares = (moment.reshape(shape) for moment in (n, total, squares))
     for moment in (n, total, squares):
         moment[HELD_OUT] = 0
         np.subtract(moment.sum(axis=0), moment, out=moment)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import ceil, inf
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.explanations import floor_sentence, target_coverage
 from evencover.predictors.fit import Fit
-from evencover.predictors.folds import HELD_OUT, Dealt, deal, tie_draws
+from evencover.predictors.folds import HELD_OUT, N_FOLDS, Dealt, deal, tie_draws
 from evencover.predictors.guarantees import AUTO, some_names
 from evencover.predictors.normal_model import NormalModel, fit_models, normal_scores
 from evencover.quantiles import (
@@ -117,9 +117,12 @@ class Pool:
         return self._level(classes, indices, before - self.offsets[classes])
 
     def _level(self, classes: IntArray | slice, indices: IntArray, before: IntArray) -> FloatArray:
+        parts = blend_parts(before, self.counts[classes], self.strength, self.guards[classes])
+        return blend(parts, self._prior(classes, indices))
+
+    def _prior(self, classes: IntArray | slice, indices: IntArray) -> FloatArray:
         mean, deviation = self.model
-        prior = prior_level(self.normal, indices, mean[classes], deviation[classes], self.shared)
-        return blend(before, self.counts[classes], prior, self.strength, self.guards[classes])
+        return prior_level(self.normal, indices, mean[classes], deviation[classes], self.shared)
 
     def _own(self, numbers: IntArray) -> IntArray:
         return self.indices[np.clip(numbers, 0, len(self.indices) - 1)]
@@ -145,9 +148,10 @@ class Pool:
         before = low + 1
         low = np.where(before > 0, self._own(start + low), -1)
         high = np.where(before < n, self._own(start + before) - 1, len(self.scores))
+        fixed = blend_parts(before, n, self.strength, self.guards[classes])
         while (low < high).any():
             middle = low + (high - low + 1) // 2
-            within = self._level(classes, middle, before) <= level
+            within = blend(fixed, self._prior(classes, middle)) <= level
             low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
         return low
 
@@ -175,12 +179,30 @@ def own_share(n: FloatArray | IntArray, c: float) -> FloatArray:
     return n / np.maximum(n + c, 1e-12)
 
 
-def blend(
-    before: IntArray, n: FloatArray | IntArray, prior: FloatArray, c: float, guard: IntArray
-) -> FloatArray:
-    """Compute level_y from the number of own scores before it, of `n`, and from the prior."""
+def blend_parts(
+    before: IntArray, n: FloatArray | IntArray, c: float, guard: IntArray
+) -> tuple[FloatArray, FloatArray, Array]:
+    """Return what `blend` needs besides the prior, with so many of n own scores before it."""
     own = own_share(n, c)
-    return own * before / np.maximum(n, 1) + (1 - own) * prior - (before < guard)
+    return own * before / np.maximum(n, 1), 1 - own, before < guard
+
+
+def blend(parts: tuple[FloatArray, FloatArray, Array], prior: FloatArray) -> FloatArray:
+    """Compute level_y from the share of own scores, the weight of the prior, and the guard."""
+    own, weight, is_guarded = parts
+    return own + weight * prior - is_guarded
+
+
+def count_by_class(flags: Array, offsets: IntArray) -> IntArray:
+    """Count flags (N,) in the order of classes; class y has ``flags[offsets[y]:offsets[y + 1]]``.
+
+    >>> count_by_class(np.array([True, False, True]), np.array([0, 2, 2, 3])).tolist()
+    [1, 0, 1]
+    """
+    counts, is_there = np.zeros(len(offsets) - 1, dtype=np.int64), np.diff(offsets) > 0
+    if len(flags):
+        counts[is_there] = np.add.reduceat(flags, offsets[:-1][is_there], dtype=np.int32)
+    return counts
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -271,18 +293,36 @@ class PooledPredictor(BasePredictor):
         strength, which is about the variation between rows, but every row counts for t.
         """
         dealt = self._deal(rows) if dealt is None else dealt
-        alpha, n_classes = self._class_alpha(rows), rows.n_classes
         # From here on, rows are in the order of their classes and then of their scores.
-        labels = np.repeat(np.arange(n_classes), np.diff(dealt.offsets))
-        folds = dealt.by_class(dealt.folds)
-        learns: Any = slice(None)
+        alpha, folds = self._class_alpha(rows), dealt.by_class(dealt.folds)
+        pool, level = self._levels(dealt, folds, alpha)
+        # No set contains the label of a top-k row that does not list it, whatever the thresholds.
+        level[dealt.indices >= np.searchsorted(dealt.scores, inf)] = inf
+        held_out = self._group_levels(level, folds == HELD_OUT, np.diff(dealt.offsets), alpha)
+        t = held_out.thresholds(alpha, exact=self.exact, random_state=self.random_state)
+        return FittedPool(pool, held_out, t)
+
+    def _levels(self, dealt: Dealt, folds: Array, alpha: ClassAlpha) -> tuple[Pool, FloatArray]:
+        """Fit the distributions of the classes, and compute the level of every row (N,)."""
+        counts, n_classes, learns = (
+            np.diff(dealt.offsets),
+            len(dealt.offsets) - 1,
+            folds != HELD_OUT,
+        )
         indices, scores = dealt.indices, dealt.scores
         if self.split == "holdout":
-            learns, learned = folds != HELD_OUT, dealt.folds[dealt.by_score] != HELD_OUT
+            learned = dealt.folds[dealt.by_score] != HELD_OUT
             indices, scores = (np.cumsum(learned) - learned)[indices], scores[learned]
-        n_rows, cell = len(scores), np.multiply(folds, n_classes, dtype=np.int64) + labels
+        n_rows, cell = len(scores), np.multiply(folds, n_classes, dtype=np.int64)
+        cell += np.repeat(np.arange(n_classes), counts)
+        # Own scores of other folds before each row: all before it less those of its fold.
+        before = np.arange(len(folds))
+        before -= np.repeat(dealt.offsets[:-1], counts)
+        before -= _kernels.rank_within(cell, (N_FOLDS + 1) * n_classes)
+        before = before.astype(np.int32)
         n, models = fit_models(cell, normal_scores(indices + 0.5, n_rows), n_classes)
-        normal, level = normal_scores(np.arange(n_rows + 1), n_rows), np.empty(len(rows))
+        normal, level = normal_scores(np.arange(n_rows + 1), n_rows), np.empty(len(folds))
+        cell = cell.astype(np.int32)
         mean, deviation = models.mean.ravel(), models.deviation.ravel()
 
         def compute_prior(some: slice) -> None:
@@ -290,43 +330,39 @@ class PooledPredictor(BasePredictor):
             level[some] = prior_level(normal, indices[some], *model, self.shared)
 
         on_slices(compute_prior, len(level), ROWS_AT_ONCE)
-        counted = learns
-        if dealt.is_once is not None:
-            counted = (folds != HELD_OUT) & dealt.by_class(dealt.is_once)
-        strength = self._strength(level[counted], labels[counted], rows)
-        guards, in_fold = self._guards(n, alpha), _kernels.rank_within(cell, n.size)
+        counted = learns if dealt.is_once is None else learns & dealt.by_class(dealt.is_once)
+        strength, guards = (
+            self._strength(level, counted, dealt.offsets, alpha),
+            self._guards(n, alpha),
+        )
 
         def compute_level(some: slice) -> None:
-            before = np.arange(some.start, some.stop) - dealt.offsets[labels[some]] - in_fold[some]
-            at = n.ravel()[cell[some]], level[some], strength, guards.ravel()[cell[some]]
-            level[some] = blend(before, *at)
+            of_cell = n.ravel()[cell[some]], strength, guards.ravel()[cell[some]]
+            level[some] = blend(blend_parts(before[some], *of_cell), level[some])
 
         on_slices(compute_level, len(level), ROWS_AT_ONCE)
-        # No set contains the label of a top-k row that does not list it, whatever the thresholds.
-        level[dealt.indices >= np.searchsorted(dealt.scores, inf)] = inf
         pool = Pool(
             scores,
             normal,
-            indices[learns],
+            indices[learns] if self.split == "holdout" else indices,
             np.append(0, np.cumsum(n[HELD_OUT])),
             NormalModel(models.mean[HELD_OUT], models.deviation[HELD_OUT]),
             strength,
             self.shared,
             guards[HELD_OUT],
         )
-        if self.split == "holdout":
-            level, labels = level[~learns], labels[~learns]
-        held_out = self._group_levels(rows, level, labels)
-        t = held_out.thresholds(alpha, exact=self.exact, random_state=self.random_state)
-        return FittedPool(pool, held_out, t)
+        return pool, level
 
-    def _strength(self, prior: FloatArray, labels: IntArray, rows: CalibrationRows) -> float:
+    def _strength(
+        self, prior: FloatArray, counted: Array, offsets: IntArray, alpha: ClassAlpha
+    ) -> float:
+        """Return c, estimated from the priors of the rows that are counted, or as given."""
         if self.strength != "auto":
             return float(self.strength)
-        level = 1 - self._class_alpha(rows).typical
-        index = ceil(level * len(prior)) - 1
-        is_hit = prior <= select(prior, np.array([index]))
-        hits, n = (np.bincount(labels[some], minlength=rows.n_classes) for some in (is_hit, ...))
+        level, of_counted = 1 - alpha.typical, prior if counted.all() else prior[counted]
+        index = ceil(level * len(of_counted)) - 1
+        is_hit = counted & (prior <= select(of_counted, np.array([index])))
+        hits, n = (count_by_class(flags, offsets) for flags in (is_hit, counted))
         return moment_strength(hits, n, float(1 - level))
 
     def _guards(self, n: IntArray, alpha: ClassAlpha) -> IntArray:
@@ -339,13 +375,21 @@ class PooledPredictor(BasePredictor):
             return np.zeros_like(n)
         return guard_ranks(n, alpha._replace(of_class=np.broadcast_to(alpha.of_class, n.shape)))
 
-    def _group_levels(self, rows: CalibrationRows, level: FloatArray, labels: IntArray) -> Groups:
+    def _group_levels(
+        self, level: FloatArray, is_held_out: Array, counts: IntArray, alpha: ClassAlpha
+    ) -> Groups:
         """Group held-out levels by alpha; classes of an alpha with too few use those of all."""
-        alpha = self._class_alpha(rows)
-        groups = GroupedScores.sort(level, alpha.of_class[labels], len(alpha.values))
+        if self.split == "holdout":
+            level = level[is_held_out]
+        if alpha.is_one:
+            return Groups(GroupedScores.one(level), alpha.of_class)
+        value_index = np.repeat(alpha.of_class, counts)
+        if self.split == "holdout":
+            value_index = value_index[is_held_out]
+        groups = GroupedScores.sort(level, value_index, len(alpha.values))
         least = np.ceil(1 / alpha.values - 1 - 1e-9)  # as `least_rows`
         few = (groups.counts < least)[alpha.of_class]
-        if alpha.is_one or not few.any():
+        if not few.any():
             return Groups(groups, alpha.of_class)
         return Groups(
             groups.with_all(np.sort(level)), np.where(few, len(alpha.values), alpha.of_class), True
@@ -353,27 +397,29 @@ class PooledPredictor(BasePredictor):
 
     def _thresholds(self, rows: CalibrationRows, dealt: Dealt, fitted: FittedPool) -> Thresholds:
         """Find the score of each class at its level t, or at its guard if that is higher."""
-        # Of all scores, a holdout's model has some; indices among these become indices among all.
-        learned = np.flatnonzero(dealt.folds[dealt.by_score] != HELD_OUT)
-        indices = np.concatenate([learned, [len(rows), -1]])
-        guards = self._guard_indices(rows, dealt)
-        pool, (level, low, chance, _) = fitted.pool, fitted.t
-        upper = np.maximum(indices[pool.last_index(level)], guards)
-        lower = None if low is None else np.maximum(indices[pool.last_index(low)], guards)
-        scores = np.append(dealt.scores, [inf, -inf])  # at N and at -1
+        guards, (pool, _, (level, low, chance, _)) = self._guard_indices(rows, dealt), fitted
+
+        def last_index(level: FloatArray) -> IntArray:
+            index = pool.last_index(level)
+            if self.split == "holdout":  # the pool has some of all scores
+                learned = np.flatnonzero(dealt.folds[dealt.by_score] != HELD_OUT)
+                index = np.append(learned, [len(rows), -1])[index]
+            return np.maximum(index, guards)
+
+        upper, lower = last_index(level), None if low is None else last_index(low)
+        scores = dealt.score_at(upper), None if lower is None else dealt.score_at(lower)
         if not dealt.has_ties:
-            return Thresholds(scores[upper], None if lower is None else scores[lower], chance)
+            return Thresholds(*scores, chance)
 
         def share(index: IntArray) -> FloatArray:
-            row = dealt.by_score[np.minimum(index, len(rows) - 1)]
+            row = dealt.by_score[np.clip(index, 0, len(rows) - 1)]
             is_row = (index >= 0) & (index < len(rows))
             return np.where(is_row, tie_draws(rows, row, self.random_state), 1.0)
 
-        if lower is None or chance is None:
-            return Thresholds(scores[upper], just_below(scores[upper]), share(upper))
+        if lower is None or chance is None or scores[1] is None:
+            return Thresholds(scores[0], just_below(scores[0]), share(upper))
         draws = content_draws(self.random_state, len(upper), pool.scores, pool.keys)
-        pair = scores[upper], scores[lower]
-        return break_ties(*pair, chance, share(upper), share(lower), draws)
+        return break_ties(scores[0], scores[1], chance, share(upper), share(lower), draws)
 
     def _guard_indices(self, rows: CalibrationRows, dealt: Dealt) -> IntArray:
         """Return the index (K,) of each class's guard among all scores; -1 for none."""

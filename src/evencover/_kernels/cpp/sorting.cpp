@@ -41,7 +41,8 @@ void order_by(const Number* values, int64_t n, int64_t* order) {
     const auto digit = [index_bits](uint64_t entry, int pass) {
         return entry >> (index_bits + pass * digit_bits) & (n_digits - 1);
     };
-    std::vector<uint64_t> entries(static_cast<size_t>(n)), sorted(entries.size());
+    std::vector<uint64_t> room(static_cast<size_t>(n));
+    uint64_t *entries = reinterpret_cast<uint64_t*>(order), *sorted = room.data();
     for (int64_t i = 0; i < n; ++i) {
         const uint64_t high = (key_of(values[i]) - least) >> n_low;
         entries[i] = high << index_bits | static_cast<uint64_t>(i);
@@ -50,8 +51,8 @@ void order_by(const Number* values, int64_t n, int64_t* order) {
     for (int pass = 0; pass < n_passes; ++pass) {
         auto& place = next[pass];
         std::exclusive_scan(place.begin(), place.end(), place.begin(), int64_t{0});
-        for (const uint64_t entry : entries) sorted[place[digit(entry, pass)]++] = entry;
-        entries.swap(sorted);
+        for (int64_t i = 0; i < n; ++i) sorted[place[digit(entries[i], pass)]++] = entries[i];
+        std::swap(entries, sorted);
     }
 
     const auto row_of = [index_bits](uint64_t entry) {
@@ -61,11 +62,12 @@ void order_by(const Number* values, int64_t n, int64_t* order) {
         const uint64_t first = key_of(values[row_of(a)]), second = key_of(values[row_of(b)]);
         return first != second ? first < second : a < b;
     };
-    for (auto run = entries.begin(), end = run; n_low && run != entries.end(); run = end) {
-        while (end != entries.end() && *end >> index_bits == *run >> index_bits) ++end;
+    uint64_t* const last = entries + n;
+    for (uint64_t *run = entries, *end = run; n_low && run != last; run = end) {
+        while (end != last && *end >> index_bits == *run >> index_bits) ++end;
         if (!std::is_sorted(run, end, precedes)) std::sort(run, end, precedes);
     }
-    std::transform(entries.begin(), entries.end(), order, row_of);
+    std::transform(entries, last, order, row_of);
 }
 
 }  // namespace
