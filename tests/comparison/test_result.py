@@ -225,3 +225,11 @@ def test_candidates_with_tied_costs_are_marked():
     marks = ["=" in line for line in lines if " + softmax  " in line]
     assert marks == [False, True, False]
     assert max(map(len, lines)) <= 80
+
+
+def test_roles_next_to_a_smaller_but_costly_candidate_state_their_limit():
+    best = candidate("best", 4, 0.9, cost=6, noise=0)
+    tiny = candidate("tiny", 1, 0.9, cost=30, noise=0)
+    notes = [row["note"] for row in comparison(best, tiny).rows()]
+    assert "smallest at a low cost" in notes[0]
+    assert "smallest" not in notes[1]

@@ -412,17 +412,24 @@ class Comparison(Shown):
                 "on_pareto_front": self.is_on_pareto_front(candidate),
                 "costs_too_much": self.costs_too_much(candidate),
                 "covers_too_little": self.covers_too_little(candidate),
-                "note": ", ".join(self.roles(candidate)),
+                "note": ", ".join(self.roles(candidate, among_all=True)),
             }
             table.append(row)
         return table
 
-    def roles(self, candidate: Candidate) -> list[str]:
-        """Return the roles of a candidate, or why it is excluded."""
+    def roles(self, candidate: Candidate, *, among_all: bool = False) -> list[str]:
+        """Return the roles of a candidate, or why it is excluded.
+
+        Next to all candidates, one of those that cost too much may have smaller or more even sets.
+        """
         if self.covers_too_little(candidate):
             return ["coverage too low"]
         points = self._points.items()
         titles = {"recommended": "best trade-off", "most_even": "most even"}
+        if among_all:
+            for name, metric in (("most_even", "shortfall"), ("smallest", "avg_size")):
+                if any(c.mean(metric) < candidate.mean(metric) for c in self.candidates):
+                    titles[name] = f"{titles.get(name, name)} at a low cost"
         roles = [titles.get(name, name) for name, point in points if point is candidate]
         return ["cost too high"] if self.costs_too_much(candidate) and not roles else roles
 
