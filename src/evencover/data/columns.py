@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,7 +112,8 @@ def found_key(
     return asked or min(set(usual) & set(held), key=usual.index, default=None)
 
 
-def entry_keys(names: Collection[str]) -> tuple[str, str] | None:
+@lru_cache(maxsize=64)
+def entry_keys(names: tuple[str, ...]) -> tuple[str, str] | None:
     """Return the names of the class and the probability of an entry, if these are among `names`."""
     classes, scores = (next(filter(names.__contains__, k), None) for k in (CLASS_KEYS, SCORE_KEYS))
     return None if classes is None or scores is None else (classes, scores)
@@ -296,12 +298,14 @@ def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputE
 
 def _list_column(columns: Sequence[Column], keys: Keys, owner: str) -> str | None:
     """Find the list column of the numbers, if there is one."""
-    floats = [name for name, kind in columns if kind == "list"]
-    lists = floats + [name for name, kind in columns if kind == "integer list"]
+    found: dict[str, list[str]] = {"asked": [], "known": [], "list": [], "integer list": []}
+    for name, kind in columns:
+        if kind in found:
+            found["known" if name in MATRIX_KEYS else kind].append(name)
+            found["asked"] += [name] * (name == keys.probabilities)
+    chosen = found.pop("asked")
     if keys.probabilities is None:
-        chosen = [name for name in lists if name in MATRIX_KEYS] or floats or lists
-    else:
-        chosen = [name for name in lists if name == keys.probabilities]
+        chosen = next(filter(None, found.values()), [])
     if len(chosen) > 1:
         raise InputError(
             f"{owner} must have one list column of probabilities. Got "

@@ -60,12 +60,12 @@ class CsvTable(FileTable):
         """Read the first rows for the kinds of columns, and all rows for cells that are kept."""
         names, has_names = csv_header(location, keys)
         sample = next(csv_batches(location, names, has_names, most_bytes=1 << 16), None)
-        columns = [[]] * len(names) if sample is None else sample.slice(0, N_SAMPLED).columns
-        kinds = [
-            _kind_of_cells([str(c) for c in cells], n)
-            for cells, n in zip(columns, names, strict=True)
-        ]
-        kept: dict[int, list[Any]] = {i: [] for i, n in enumerate(names) if is_kept(n, keys)}
+        kinds, kept = list[Kind](), dict[int, list[Any]]()
+        for i, name in enumerate(names):
+            cells = [] if sample is None else sample.column(i).slice(0, N_SAMPLED).to_pylist()
+            kinds.append(_kind_of_cells(cells, name))
+            if is_kept(name, keys):
+                kept[i] = []
         read = [i for i, kind in enumerate(kinds) if i in kept or kind == "integer"]
         n_rows = 0
         for batch in csv_batches(location, names, has_names, include=read):

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,9 +143,10 @@ def contents_of(
         if is_blank.any():
             row = _row_of(entries.starts, int(is_blank.argmax()))
             raise InputError(f"Every entry of {owner} must name its class. Got none in row {row}.")
-        texts, classes = np.unique(classes.astype(object), return_inverse=True)
-        class_names = checked_names(texts.tolist(), len(texts), f"The classes of {owner}")
-        n_classes = len(texts)
+        names = classes.tolist()
+        class_names = checked_names(sorted({*names}), len({*names}), f"The classes of {owner}")
+        n_classes, index = len(class_names), dict(zip(class_names, count(), strict=False))
+        classes = np.array(list(map(index.__getitem__, names)), dtype=np.int64)
     elif n_classes is None:
         n_classes = int(classes.max(initial=1)) + 1
     rows = TopK.from_csr(entries.starts, classes, entries.values, n_classes, owner=owner)
@@ -189,23 +191,25 @@ def _of_lists(columns: Sequence[Sequence[Any]], lists: Lists, owner: str) -> Ent
         classes, scores = (x.tolist() if isinstance(x, np.ndarray) else x for x in parts)
         if lists.classes == lists.scores:
             for entry in classes:
-                keys = entry_keys(entry) if isinstance(entry, Mapping) else None
+                keys = entry_keys(tuple(entry)) if isinstance(entry, dict | Mapping) else None
                 if keys is None:
                     raise _no_entry(owner, row, entry)
-                key = keys[0]
-                entries.append((entry[key], entry[keys[1]]))
+                key, score = keys
+                entries.append((entry[key], entry[score]))
         else:
             _reject_lengths(len(classes), len(scores), row, owner)
             entries += zip(classes, scores, strict=True)
         starts.append(len(entries))
-    is_index = bool(entries) and type(entries[0][0]) is int
-    for number, (label, score) in enumerate(entries):
-        is_label = type(label) is (int if is_index else str)
-        if not is_label or type(score) not in (int, float):
-            raise _no_entry(owner, _row_of(starts, number), score if is_label else label)
     labels, scores = zip(*entries, strict=True) if entries else ((), ())
+    label_type = int if not labels or type(labels[0]) is int else str
+    is_right = {label_type}.issuperset(map(type, labels))
+    if not (is_right and {int, float}.issuperset(map(type, scores))):
+        for number, (label, score) in enumerate(entries):
+            if type(label) is not label_type or type(score) not in (int, float):
+                wrong = score if type(label) is label_type else label
+                raise _no_entry(owner, _row_of(starts, number), wrong)
     try:
-        indices = np.array(labels, dtype=np.int64 if is_index or not entries else object)
+        indices = np.array(labels, dtype=np.int64 if label_type is int else object)
     except OverflowError:
         raise InputError(
             f"Class indices of {owner} must be below 2^63. Got a larger one."
@@ -239,7 +243,7 @@ def _of_arrow(columns: Sequence[Any], lists: Lists, owner: str) -> Entries:
     key = lists.classes[0]
     if lists.classes == lists.scores:
         names = struct_names(flat.type)
-        keys = entry_keys(names)
+        keys = entry_keys(tuple(names))
         assert keys is not None
         parts = dict(zip(names, flat.flatten(), strict=True))  # null where the struct is
         key, labels, values = keys[0], parts[keys[0]], parts[keys[1]]
@@ -286,11 +290,8 @@ def _read_ranks(table: Table, lists: Lists) -> Entries:
     """Put columns by rank next to each other."""
     k, is_index = len(lists.classes), lists.classes[0].startswith("index")
     columns = list(map(to_numpy, table.read(lists.classes)))
-    if table.has_types:
-        values = np.stack(list(map(to_numpy, table.read(lists.scores))), axis=1)
-    else:
-        blocks = table.rows(lists.scores, is_list=False).row_blocks()
-        values = np.concatenate([block.rows for block in blocks] or [np.zeros((0, k))])
+    blocks = table.rows(lists.scores, is_list=False).row_blocks()
+    values = np.concatenate([block.rows for block in blocks] or [np.zeros((0, k))])
     if is_index and not table.has_types:
         columns = [integers_if_all(column.tolist()) for column in columns]
     for name, column in zip(lists.classes, columns, strict=True):

@@ -125,9 +125,23 @@ class RecordTable(FileTable):
         return InputError(f"Every row of {self.name} must have {name!r}. Got none in row {row}.")
 
 
-def parse_json(text: bytes | str, owner: str) -> Any:
+def parse_json(text: bytes, owner: str) -> Any:
     """Parse JSON from `owner`; raise InputError if an object has the same key twice."""
-    return json.loads(text, object_pairs_hook=partial(unique_keys, owner))
+    value = json.loads(text)
+    if text.count(b":") > _n_keys(value):  # a text has one, or a key that stood twice is lost
+        return json.loads(text, object_pairs_hook=partial(unique_keys, owner))
+    return value
+
+
+def _n_keys(value: Any) -> int:
+    """Count the keys of a value, of objects in it, and of objects in lists in it."""
+    n_keys = 0
+    for part in [value, *(value.values() if type(value) is dict else ())]:
+        if type(part) is dict:
+            n_keys += len(part)
+        elif type(part) is list and {dict}.issuperset(map(type, part)):
+            n_keys += sum(map(len, part))
+    return n_keys
 
 
 def are_json_numbers(values: Iterable[Any]) -> bool:
@@ -168,14 +182,14 @@ def is_entries(value: Any) -> bool:
     """Return whether a value is a list of objects with a class and its probability."""
     if not isinstance(value, list | tuple) or not value or not isinstance(value[0], dict):
         return False
-    keys = entry_keys(value[0].keys())
+    keys = entry_keys(tuple(value[0]))
     return keys is not None and not isinstance(value[0][keys[1]], list)
 
 
 def lists_classes(record: Mapping[str, Any]) -> bool:
     """Return whether a record has parallel lists of classes and their probabilities."""
     lists = [key for key, value in record.items() if isinstance(value, list) and value]
-    keys = entry_keys(lists)
+    keys = entry_keys(tuple(lists))
     return keys is not None and isinstance(record[keys[1]][0], int | float)
 
 

@@ -162,7 +162,7 @@ def of_schema(schema: Any, piece_rows: Iterable[int]) -> dict[str, Any]:
     for field in schema:
         kind = arrow_kind(field.type)
         if is_list(field.type) and import_pyarrow().types.is_struct(field.type.value_type):
-            kind = "entries" if entry_keys(struct_names(field.type.value_type)) else "other"
+            kind = "entries" if entry_keys(tuple(struct_names(field.type.value_type))) else "other"
         columns.append(Column(field.name, kind))
     return {
         "columns": tuple(columns),

@@ -71,7 +71,7 @@ def records_of(document: Any, owner: str) -> list[Any]:
     if isinstance(document, list | tuple):
         if not is_entries(document) or not all(isinstance(each, Mapping) for each in document):
             return list(document)
-        name, score = entry_keys(document[0]) or ("", "")
+        name, score = entry_keys(tuple(document[0])) or ("", "")
         names = [str(entry.get(name)) for entry in document]
         scores = [entry.get(score) for entry in document]
         total = sum(number for number in scores if isinstance(number, int | float))
