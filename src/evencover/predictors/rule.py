@@ -169,10 +169,12 @@ class BoundScore:
         The probability of such a class is at most the smallest one listed, and at most what all
         listed ones leave. Listed classes with a larger probability are ahead of it.
         """
-        entry, n_unlisted = rows.row_of_entry, rows.n_classes - np.diff(rows.starts)
+        n_unlisted = rows.n_classes - np.diff(rows.starts)
+        if limits.max() == np.inf or not len(rows):
+            return n_unlisted == 0
+        entry = rows.row_of_entry
         left = np.maximum(0, 1 - np.bincount(entry, rows.values, len(rows))) + HIDDEN
-        smallest = np.full(len(rows), np.inf)
-        np.minimum.at(smallest, entry, rows.values)
+        smallest = np.minimum.reduceat(rows.values, rows.starts[:-1]).astype(np.float64)
         # If all others together cannot have what is left, these are not the largest probabilities.
         p = np.where(smallest * n_unlisted < left - HIDDEN, left, np.minimum(smallest, left))
         is_ahead, score = rows.values > p[entry], self.score.base
@@ -291,8 +293,11 @@ class SetRule:
         """Return the sets that a kernel has computed, with which of these rows are accepted."""
         accepted, answers = None, None  # the sets with one class
         if self.acceptance is not None or not self.keep_top or isinstance(rows, TopK):
-            top, is_alone = _kernels.top_classes(rows), starts[1:] - starts[:-1] == 1
-            if not self.keep_top:
+            is_alone = starts[1:] - starts[:-1] == 1
+            if self.keep_top:  # each set begins with it
+                top = classes[starts[:-1]].astype(np.int64)
+            else:
+                top = _kernels.top_classes(rows)
                 is_alone[is_alone] = classes[starts[:-1][is_alone]] == top[is_alone]
             accepted, answers = self.accept(rows, top, is_alone)
         sets = PredictionSets.from_csr(starts, classes, rows.shape[1], self.class_names, accepted)
@@ -309,7 +314,9 @@ class SetRule:
         acceptance = self.acceptance
         if acceptance is None:
             if isinstance(rows, TopK):
-                is_alone = is_alone & self.scoring.excludes_unlisted(rows, self.thresholds.upper)
+                alone, is_alone = np.flatnonzero(is_alone), np.zeros(len(rows), dtype=bool)
+                upper = self.thresholds.upper
+                is_alone[alone] = self.scoring.excludes_unlisted(rows[alone], upper)
             return is_alone, None
         levels, scores = acceptance.levels, self.scoring.top_scores(rows, top_classes)
         is_accepted = acceptance.within(0, top_classes, scores)
