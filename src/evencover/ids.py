@@ -44,7 +44,7 @@ def keys_of(values: Array) -> Array:
     """Return the keys of ids that `id_values` returned."""
     if values.dtype.kind in "iu":
         keys = values.astype(np.uint64)
-        hashed = np.flatnonzero((values < 0) | (keys >= _OF_TEXT))
+        hashed = np.flatnonzero(keys >= _OF_TEXT)  # among them the negative ones
         if len(hashed):
             keys[hashed] = keys_of(values[hashed].astype(str))
         return keys

@@ -443,3 +443,17 @@ def test_writers_wait_for_a_lock_only_so_long_and_readers_not_at_all(
         assert mine.snapshot().totals[0] == 0
         assert time.monotonic() - begun < 5
     assert mine.update(data.rows[400:500], data.labels[400:500]).counted == 100
+
+
+def test_one_label_reads_few_of_the_others(predictor, data):
+    """An order by number once made SQLite read a million labels for each new one."""
+    monitor = CoverageMonitor(predictor)
+    rows = np.tile(data.rows[400:], (10, 1))
+    names = [f"row {n}" for n in range(len(rows))]
+    monitor.update(rows, np.tile(data.labels[400:], 10), ids=names)
+    monitor.observe(rows[:2], ids=["new", "newer"])
+    steps = [0]
+    connection = monitor.state._writer._connection
+    connection.set_progress_handler(lambda: steps.__setitem__(0, steps[0] + 100), 100)
+    assert monitor.label(["new", names[7]], [0, (int(data.labels[407]) + 1) % 5])[:2] == (1, 1)
+    assert steps[0] < len(rows)

@@ -367,8 +367,8 @@ class MonitorState:
         sql = "SELECT id, content, number, label FROM labels WHERE model = ? AND id"
         for model, judged_labels in by_model.items():
             ids = [label.id for label in judged_labels]
-            known = self._writer.run_in(sql, ids, model, then="ORDER BY number")
-            latest = {(row.id, row.content): row for row in known}
+            known = self._writer.run_in(sql, ids, model)  # ordered by SQL, it would read all labels
+            latest = {(row.id, row.content): row for row in sorted(known, key=attrgetter("number"))}
             new, replaces = list[Label](), list[int | None]()
             for label in judged_labels:
                 earlier = latest.get((label.id, label.content))
