@@ -141,8 +141,12 @@ def to_folder(case):
 
 def by_numpy_kernels(case):
     with pytest.MonkeyPatch.context() as patch:
-        if _kernels._chosen is not reference:
-            patch.setattr(_kernels._chosen, "_native", None)  # a call of C++ fails
+        chosen = _kernels._chosen
+        if chosen is not reference:
+            patch.setattr(chosen, "_native", None)  # a call of C++ fails
+        for name in _kernels.__all__:
+            if hasattr(reference, name) and getattr(chosen, name, 0) is getattr(_kernels, name):
+                patch.setattr(_kernels, name, getattr(reference, name))
         patch.setattr(_kernels, "_chosen", reference)
         return result_of(load(case.file).predict_set(case.rows, ids=case.ids))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -48,7 +47,7 @@ def report_content(
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     require_labels(source, "A report")
     names = None if ids is None else to_numpy(ids)
-    view = ViewBlock(fit.rule.for_input(source.logits), names, tree)
+    view = partial(BlockView.of, fit.rule.for_input(source.logits), names, tree)
     merge: Any = partial(ReportCounts.merged, predictor.n_classes_)
     counts, read = fold_source(source, view, merge, ReportCounts.abridged, executor)
     report = coverage_report(fit, source, read, counts.counts)
@@ -58,33 +57,29 @@ def report_content(
 # ---- rows to counts ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ViewBlock:
-    """Make the `BlockView` of a block, here or on a worker; ``names`` are the user's row ids."""
+class BlockView(NamedTuple):
+    """A block with its sets and counts; ``names`` are the user's row ids."""
 
     rule: SetRule
     names: Array | None
     taxonomy: Taxonomy | None
-
-    def __call__(self, block: Block) -> BlockView:
-        """Do all that takes time; blocks run side by side."""
-        assert block.labels is not None
-        sets = self.rule.sets(block)
-        confusions = Confusions.of(block.labels, block.rows.argmax(axis=1), sets.n_classes)
-        tally = Tally.of(sets, block.labels)._replace(listed=listed_labels(block))
-        counts = EvaluationCounts(tally, confusions)
-        return BlockView(self, block, block.labels, sets, sets.have(block.labels), counts)
-
-
-class BlockView(NamedTuple):
-    """A block with its sets and counts."""
-
-    view: ViewBlock
     block: Block
     labels: IntArray
     sets: PredictionSets
     is_covered: Array
     counts: EvaluationCounts
+
+    @classmethod
+    def of(
+        cls, rule: SetRule, names: Array | None, taxonomy: Taxonomy | None, block: Block
+    ) -> BlockView:
+        """Do all that takes time, here or on a worker; blocks run side by side."""
+        assert block.labels is not None
+        sets, labels = rule.sets(block), block.labels
+        confusions = Confusions.of(labels, block.rows.argmax(axis=1), sets.n_classes)
+        tally = Tally.of(sets, labels)._replace(listed=listed_labels(block))
+        counts = EvaluationCounts(tally, confusions)
+        return cls(rule, names, taxonomy, block, labels, sets, sets.have(labels), counts)
 
     def example(self, index: int, n_members: int) -> list[Any]:
         """Return [row, covered, size, percent, members, percents] of one row.
@@ -93,7 +88,7 @@ class BlockView(NamedTuple):
         probable members of the set. With a taxonomy its description of the set comes last.
         """
         row, members = self.block.start + index, self.sets[index]
-        names, taxonomy = self.view.names, self.view.taxonomy
+        names, taxonomy = self.names, self.taxonomy
         of_label, *percents = self._percents(index, np.append(self.labels[index], members))
         shown = np.argsort(-np.array(percents), kind="stable")[:n_members]
         return [
@@ -108,7 +103,7 @@ class BlockView(NamedTuple):
 
     def _percents(self, index: int, classes: IntArray) -> FloatArray:
         """Return the probabilities of these classes in a row, in percent."""
-        rows, scoring = self.block.rows, self.view.rule.scoring
+        rows, scoring = self.block.rows, self.rule.scoring
         if isinstance(rows, TopK):
             listed = slice(rows.starts[index], rows.starts[index + 1])
             is_class = rows.classes[listed] == classes[:, None]
