@@ -99,3 +99,17 @@ def test_terms_are_those_of_the_field():
     ]
     assert len(FILES) > 200
     assert not found, "\n".join(found)
+
+
+def test_readme_is_short():
+    """700 words of prose, 120 of them before the first code; tables, code and links not counted."""
+    text = (ROOT / "README.md").read_text("utf-8")
+
+    def n_words(part):
+        for hidden in (r"<picture>.*?</picture>", r"<!--.*?-->", r"```.*?```", r"\]\([^)]*\)"):
+            part = re.sub(hidden, "", part, flags=re.DOTALL)
+        part = re.sub(r"^(\||    ).*$", "", part, flags=re.MULTILINE)
+        return sum(bool(re.search(r"\w", word)) for word in part.split())
+
+    assert n_words(text.partition("```python")[0]) <= 120
+    assert n_words(text) <= 700
