@@ -148,6 +148,9 @@ def by_numpy_kernels(case):
             if hasattr(reference, name) and getattr(chosen, name, 0) is getattr(_kernels, name):
                 patch.setattr(_kernels, name, getattr(reference, name))
         patch.setattr(_kernels, "_chosen", reference)
+        for name, kernel in vars(_kernels).items():  # those that are taken from it directly
+            if getattr(kernel, "__module__", None) == "evencover._kernels.native":
+                patch.setattr(_kernels, name, getattr(reference, name))
         return result_of(load(case.file).predict_set(case.rows, ids=case.ids))
 
 
