@@ -227,5 +227,5 @@ def test_capped_classes_have_their_price_in_the_report(crowded):
     assert capped == [0, 1, 2]
     assert list(content["classes"]["price"]) == ["0", "1", "2"]
     assert f"into {predictor.share_[1]:.0%} of the sets" in content["classes"]["price"]["1"]
-    assert content["without_guarantee"] == capped
+    assert content["without_guarantee"] == []  # they do not have too few examples
     assert "guaranteed 0%" not in content["guaranteed"]

@@ -154,7 +154,9 @@ def _score_sampled(
     """Return labels, scores and, if asked for, ranks of the sampled rows of a block."""
     assert block.labels is not None
     chosen = np.flatnonzero(is_sampled[block.start : block.start + len(block.labels)])
-    keys = _kernels.row_keys(block.rows, scoring.draws(block.ids, block.start))[chosen]
+    keys = None
+    if scoring.score.is_random:  # hashing all numbers takes time
+        keys = _kernels.row_keys(block.rows, scoring.draws(block.ids, block.start))[chosen]
     given = scoring.kernel_input(block.rows[chosen], scoring.draws(keys, calibrating=True))
     n_classes = block.rows.shape[1]
     scores = np.empty((len(chosen), n_classes), dtype=np.float32)

@@ -203,7 +203,7 @@ def describe(
         "guaranteed": _about_guarantees(predictor),
         "without_guarantee": []
         if predictor.floor is None
-        else np.flatnonzero(predictor.guarantees_ == 0).tolist(),
+        else np.flatnonzero((predictor.guarantees_ == 0) & ~predictor.is_capped_).tolist(),
         "origin": origin_of_thresholds(predictor.fit_),
         "weights": {name: w.round(4).tolist() for name, w in predictor.fit_.weights.items()},
         "data_warnings": list(report.data_warnings),
