@@ -326,7 +326,12 @@ def _flat(rows: Any, name: str, starts: IntArray | None = None) -> tuple[IntArra
     if matrix.ndim != 2:
         raise InputError(f"'{name}' of TopK must have one row per example. Got {matrix.ndim}-D.")
     n_rows, k = matrix.shape
-    if starts is None or len(starts) != n_rows + 1 or starts[-1] != n_rows * k or starts[1:2] != k:
+    if (
+        starts is None
+        or len(starts) != n_rows + 1
+        or starts[-1] != n_rows * k
+        or (n_rows and starts[1] != k)
+    ):
         starts = np.arange(0, n_rows * k + 1, k) if k else np.zeros(n_rows + 1, dtype=np.int64)
     return starts, matrix.ravel()
 

@@ -1,5 +1,7 @@
 """Addresses that lead nowhere, and indexes that do not compare, get one sentence."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -35,22 +37,36 @@ ADDRESSES = [
     "://",
     "x::y::z",
     "http://localhost:1/x.npy",
+    "",
+    "a" * 5000,
+    "a/" * 2500 + "x.csv",
+    json.dumps([[0.5, 0.5]] * 500),
 ]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("address", ADDRESSES, ids=lambda address: address[:30])
 def test_an_address_that_cannot_be_opened_is_an_input_error(folder, run, address):
     model = calibrated(3)
     for use in (model.predict_set, lambda rows: fitted(rows, LABELS)):
         with pytest.raises(InputError) as caught:
             use(address)
         assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 300
     with pytest.raises(InputError):
         fitted(ROWS, address)
     save(model, "m.safetensors")
     refused(run("predict", "m.safetensors", address, "-o", "s.jsonl"))
     refused(run("info", address))
+
+
+def test_a_path_without_text_is_not_the_current_folder(folder):
+    """Its files were read."""
+    np.savez("p.npz", probs=ROWS, labels=LABELS)
+    assert fitted(".").n_calibration_ == len(LABELS)
+    for use in (lambda: fitted(""), lambda: fitted([""]), lambda: fitted(ROWS, "")):
+        with pytest.raises(InputError, match="Got an empty one"):
+            use()
 
 
 def test_so_is_that_of_a_state(folder, run):

@@ -45,8 +45,9 @@ CLASSIFIED = [each for each in PREDICTIONS if "classifications" in each]
 PATHS = [each["filepath"] for each in CLASSIFIED]
 
 
-def test_speciesnet():
-    source = as_source(FOLDER / "speciesnet.json")
+@pytest.mark.parametrize("given", [FOLDER / "speciesnet.json", stored("speciesnet.json")])
+def test_speciesnet(given):
+    source = as_source(given)
     expected = paired([each["classifications"] for each in CLASSIFIED], "classes", "scores")
     assert list(source.class_names) == sorted({name for row in expected for name in row})
     assert dense(source) == expected
@@ -72,6 +73,19 @@ def test_a_pipeline_in_a_file_and_in_memory():
         source = as_source(given)
         assert source.class_names == ("NEGATIVE", "NEUTRAL", "POSITIVE")
         assert dense(source) == expected
+
+
+@pytest.mark.parametrize("number", [np.float64, np.float32, np.float16])
+def test_entries_and_lists_with_scalars_of_numpy(number):
+    rows = [[("cat", 0.75), ("dog", 0.25)], [("dog", 0.625), ("cat", 0.375)]]
+    named = [[{"label": np.str_(y), "score": number(p)} for y, p in row] for row in rows]
+    lists = [{"labels": [y for y, _ in row], "scores": [number(p) for _, p in row]} for row in rows]
+    for given in (named, lists, pd.DataFrame({"top": named}), pd.DataFrame(lists)):
+        assert dense(as_source(given)) == list(map(dict, rows))
+    counted = [[{"index": np.int64(y == "dog"), "score": number(p)} for y, p in r] for r in rows]
+    assert dense(as_source(counted)) == [{0: 0.75, 1: 0.25}, {0: 0.375, 1: 0.625}]
+    with pytest.raises(InputError, match=r"labels of one type\. Got True in row 0"):
+        as_source([[{"label": np.True_, "score": number(1)}]])
 
 
 def test_a_flat_list_is_one_row_or_several_and_the_error_says_so():

@@ -327,3 +327,11 @@ def test_a_model_with_thresholds_by_class_is_fitted_to_entries_as_to_top_k_rows(
     in_memory = calibrated(K, names).partial_fit(entries_of(NEW, 4, names), texts, ids=ids + 10_000)
     expected.partial_fit(top_of(NEW, 4), NEW_LABELS, ids=ids + 10_000)
     assert state_of(in_memory) == state_of(expected)
+
+
+@pytest.mark.parametrize("k", [0, 1, 3])
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_no_rows_are_rows_of_no_listed_classes(k, dtype):
+    rows = TopK(np.zeros((0, k), dtype), np.zeros((0, k)), n_classes=3)
+    assert (rows.shape, rows.size, rows.starts.tolist()) == ((0, 3), 0, [0])
+    assert calibrated(3).predict_set(rows).to_lists() == []

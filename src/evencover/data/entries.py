@@ -31,6 +31,7 @@ from evencover.data.columns import (
     entry_keys,
 )
 from evencover.data.readers import read_array
+from evencover.data.records import plain
 from evencover.data.source import Contents, Labels
 from evencover.data.tables import Table, struct_names
 from evencover.errors import InputError, listed
@@ -200,11 +201,11 @@ def _of_lists(columns: Sequence[Sequence[Any]], lists: Lists, owner: str) -> Ent
             _reject_lengths(len(classes), len(scores), row, owner)
             entries += zip(classes, scores, strict=True)
         starts.append(len(entries))
-    labels, scores = zip(*entries, strict=True) if entries else ((), ())
+    labels, scores = map(plain, zip(*entries, strict=True)) if entries else ((), ())
     label_type = int if not labels or type(labels[0]) is int else str
     is_right = {label_type}.issuperset(map(type, labels))
     if not (is_right and {int, float}.issuperset(map(type, scores))):
-        for number, (label, score) in enumerate(entries):
+        for number, (label, score) in enumerate(zip(labels, scores, strict=True)):
             if type(label) is not label_type or type(score) not in (int, float):
                 wrong = score if type(label) is label_type else label
                 raise _no_entry(owner, _row_of(starts, number), wrong)

@@ -94,15 +94,25 @@ Location = Path | RemoteFile
 
 
 def as_location(path: str | os.PathLike[str] | RemoteFile) -> Location:
-    """Return a local path, or a `RemoteFile`; ``file://`` is a path."""
+    """Return a local path that can exist, or a `RemoteFile`; ``file://`` is a path."""
     if isinstance(path, RemoteFile):
         return path
     text = os.fspath(path)
-    if not isinstance(path, str) or not _SCHEME.match(text):
-        return Path(text)
-    if text.startswith("file://"):
-        return Path(unquote(urlsplit(text).path))
-    return RemoteFile(text)
+    if isinstance(path, str) and text.startswith("file://"):
+        text = unquote(urlsplit(text).path)
+    elif isinstance(path, str) and _SCHEME.match(text):
+        return RemoteFile(text)
+    if not text:
+        raise FileError("A path must name a file or a folder. Got an empty one.")
+    try:
+        os.stat(text)
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # it may be a glob
+    except (OSError, ValueError) as error:
+        why = str(getattr(error, "strerror", None) or error).lower()
+        shown = text if len(text) <= 60 else f"{text[:60]}..."
+        raise FileError(f"Cannot read '{shown}': {why}.") from error
+    return Path(text)
 
 
 def existing_file(path: str | os.PathLike[str] | RemoteFile) -> Location:

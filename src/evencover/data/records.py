@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -149,6 +150,13 @@ def are_json_numbers(values: Iterable[Any]) -> bool:
     return {int, float}.issuperset(map(type, values))
 
 
+def plain(values: Sequence[Any]) -> Sequence[Any]:
+    """Return scalars of NumPy as Python has them."""
+    if not any(issubclass(kind, np.generic) for kind in set(map(type, values))):
+        return values
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+
 def json_lines(location: Location) -> Iterator[Any]:
     """Read one JSON value per line."""
     with location.open("rb") as file:
@@ -190,12 +198,12 @@ def lists_classes(record: Mapping[str, Any]) -> bool:
     """Return whether a record has parallel lists of classes and their probabilities."""
     lists = [key for key, value in record.items() if isinstance(value, list) and value]
     keys = entry_keys(tuple(lists))
-    return keys is not None and isinstance(record[keys[1]][0], int | float)
+    return keys is not None and isinstance(record[keys[1]][0], Real)
 
 
 def _kind_of_values(values: list[Any]) -> Kind:
     """Return the kind of a field; one number makes it numeric, so that no text hides a class."""
-    types = set(map(type, values)) - {type(None)}
+    types = set(map(type, plain(values))) - {type(None)}
     if any(map(is_entries, values)):
         return "entries"
     if 2 * sum(isinstance(value, list) for value in values) > len(values):

@@ -6,7 +6,8 @@ A rule is a function of a document that returns its records, or None for another
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Real
 from typing import Any
 
 from evencover.data.columns import Keys, entry_keys
@@ -74,7 +75,7 @@ def records_of(document: Any, owner: str) -> list[Any]:
         name, score = entry_keys(tuple(document[0])) or ("", "")
         names = [str(entry.get(name)) for entry in document]
         scores = [entry.get(score) for entry in document]
-        total = sum(number for number in scores if isinstance(number, int | float))
+        total = sum(number for number in scores if isinstance(number, Real))
         if len(names) > 1 and len({*names}) == len(names) and total < 1.01:
             raise InputError(
                 f"The flat list of labels with scores in {owner} may be one row, or one label per "
@@ -120,17 +121,20 @@ def read_predictions(path: str) -> Any:
 
 
 def are_records(values: Any) -> bool:
-    """Return whether a list in memory has rows that list their top classes, as pipelines return."""
+    """Return whether values in memory are what a tool writes, or lists of the top classes."""
+    if isinstance(values, Mapping):
+        return any(rule(values) is not None for rule in RULES)
     if not isinstance(values, list | tuple) or not values:
         return False
     is_record = isinstance(values[0], Mapping) and lists_classes(values[0])
     return is_record or is_entries(values[0]) or is_entries(values)
 
 
-def table_of_rows(values: Sequence[Any], keys: Keys) -> RecordTable:
-    """Return rows in memory, as a pipeline returns them, as a table."""
-    found = records_of(values, "the list")
-    return RecordTable.open(None, None, keys, lambda _: iter(found), "the list")
+def table_of_rows(values: Any, keys: Keys) -> RecordTable:
+    """Return what a tool writes, or rows as a pipeline returns them, as a table."""
+    owner = "the dictionary" if isinstance(values, Mapping) else "the list"
+    found = records_of(values, owner)
+    return RecordTable.open(None, None, keys, lambda _: iter(found), owner)
 
 
 # SpeciesNet's own answer to a file.
