@@ -358,6 +358,8 @@ nb::object ranks_in_groups(const Vector<int64_t>& groups, int64_t n_groups) {
 }  // namespace
 
 NB_MODULE(_native, m) {
+    // A server that is stopped still has a rule; the system frees it with the process.
+    nb::set_leak_warnings(false);
     nb::class_<ThresholdArrays>(m, "Thresholds")
         .def(nb::init<Vector<double>, std::optional<Vector<double>>, std::optional<Vector<double>>,
                       std::optional<Vector<int64_t>>>(),
