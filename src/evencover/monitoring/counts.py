@@ -38,8 +38,9 @@ class PeriodCounts(NamedTuple):
 class ClassEvidence(NamedTuple):
     """Counts and log evidence of each class, and of all labels together."""
 
+    totals: IntArray  # (6,) all labels, and by outcome
     overall_log_e: float
-    counts: IntArray  # (6, K) labeled examples: all, and by outcome
+    counts: IntArray  # (6, K) the same of each class
     log_e: FloatArray  # (K,)
     log_shift: FloatArray  # (K,)
     strongest: IntArray  # (K,) the block with the largest share of the evidence
@@ -93,7 +94,9 @@ class LabelLog:
         self._n_arrived = np.zeros(n_classes, dtype=np.int64)  # of each class, also replaced ones
         counts, none = np.zeros((6, n_classes), dtype=np.int64), np.zeros(n_classes)
         limits = np.stack([none, none + 1])
-        self.evidence = ClassEvidence(0.0, counts, none, none, counts[0], limits)
+        self.evidence = ClassEvidence(
+            np.zeros(6, dtype=np.int64), 0.0, counts, none, none, counts[0], limits
+        )
 
     def advance(self, run: Any) -> None:
         """Read the labels that arrived; compute the evidence of their classes."""
@@ -148,7 +151,7 @@ class LabelLog:
         targets, labels = self.model.targets, self.labels
         table = labels.sums(labels.block, int(labels.block[-1]) + 1)
         overall, _ = _below(table, np.zeros(1, dtype=int), np.full(len(table), targets.min()))
-        evidence = self.evidence._replace(overall_log_e=float(overall[0]))
+        evidence = self.evidence._replace(totals=table.sum(axis=0), overall_log_e=float(overall[0]))
         if not len(classes):
             return evidence
         rank = np.full(self.model.n_classes + 1, -1)
@@ -167,21 +170,18 @@ class LabelLog:
         level = self.model.false_alarm / self.model.n_classes
         limits = coverage_limits(counts[1], counts[0] - counts[1], level).T
         columns = counts, log_e, log_shift, strongest - starts, limits
-        replaced: list[Any] = [values.copy() for values in evidence[1:]]
+        replaced: list[Any] = [values.copy() for values in evidence[2:]]
         for values, new in zip(replaced, columns, strict=True):
             values[..., classes] = new
             values.setflags(write=False)
-        return ClassEvidence(float(overall[0]), *replaced)
+        return ClassEvidence(*evidence[:2], *replaced)
 
     # ---- looks at the labels -----------------------------------------------------------------
 
-    def tally(self, n_labels: int | None = None) -> list[int]:
-        """Return the counts (6,) of all labels, or of the last ones."""
-        chosen = self.labels
-        if n_labels is not None:
-            chosen = chosen.of(np.flatnonzero(chosen.outcome)[-n_labels:])
-        counts: list[int] = chosen.sums(np.zeros(1, dtype=int), 1)[0].tolist()
-        return counts
+    def latest(self, n_labels: int) -> IntArray:
+        """Return the counts (6,) of the last labels."""
+        chosen = self.labels.of(np.flatnonzero(self.labels.outcome)[-n_labels:])
+        return chosen.sums(np.zeros(1, dtype=int), 1)[0]
 
     def periods(self, classes: Any = ()) -> list[PeriodCounts]:
         """Return the counts of all labels by period, and those of some classes."""

@@ -245,7 +245,7 @@ def read_snapshot(state: MonitorState, log: LabelLog) -> Snapshot:
     )
     named = np.append(alarms[:MOST_NAMED], shifts[:MOST_NAMED])
     since, shift = log.since(np.union1d(alarms, shifts)), log.urn is not None
-    labels = log.tally(), log.tally(LATEST), log.periods(named), since
+    labels = evidence.totals.tolist(), log.latest(LATEST).tolist(), log.periods(named), since
     rest = waiting.n, state_row.expired, alarms, shifts
     return Snapshot(model, evidence, shift, *labels, *rest)
 
