@@ -157,7 +157,7 @@ def test_only_calibrated_predictors_can_be_saved(path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("stated", [FORMAT + 1, None, 0, "1"])
+@pytest.mark.parametrize("stated", [FORMAT + 1, FORMAT - 1, None, 0, str(FORMAT)])
 def test_another_format_is_refused_and_names_its_writer(data, path, stated):
     save(fitted(data, "standard"), path)
     tamper(path, lambda _, about: about.update(format=stated, version="7.3.1", method="new"))
@@ -339,7 +339,8 @@ def test_other_files_are_rejected_and_no_code_is_run(path, content):
     assert_refused(path, "")
 
 
-TEXTS = ["", "{", "[]", "null", "7", "[" * 100_000, '{"format": 1}', f'{{"format": {"9" * 5000}}}']
+FORMATS = [f'{{"format": {number}}}' for number in (FORMAT, "9" * 5000)]
+TEXTS = ["", "{", "[]", "null", "7", "[" * 100_000, *FORMATS]
 
 
 @pytest.mark.parametrize("metadata", [None, {"format": "pt"}, *({"evencover": t} for t in TEXTS)])

@@ -20,7 +20,7 @@ from evencover.predictors import BasePredictor, predictor_class
 from evencover.predictors.fit import Fit, checksum
 from evencover.scores import make_score
 
-FORMAT = 1
+FORMAT = 2  # 1 is that of evencover 1.0
 _KEY = "evencover"
 
 
@@ -90,6 +90,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
             writer = metadata.get("version") if isinstance(metadata, dict) else None
             raise InputError(
-                f"Cannot read '{path}': its format must be {FORMAT}. Got one of evencover {writer}."
+                f"Cannot read '{path}': its format must be {FORMAT}. Got one of evencover "
+                f"{writer}; calibrate again with this version."
             )
         return metadata, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
