@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from evencover.data.formats import ARRAYS, TABLES
+from evencover.predictors.method import Method
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +41,14 @@ def test_every_extension_is_documented():
     text = (ROOT / "docs" / "files.md").read_text("utf-8")
     formats = "".join(re.findall(r"^\| (`\..*?) \|", text, re.MULTILINE))
     assert set(re.findall(r"`(\.\w+)`", formats)) == {*ARRAYS, *TABLES}
+
+
+def test_what_a_method_may_define_exists():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("A method may also define")[2]
+    rows = re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE)
+    names = re.findall(r"`(\w+)[`(]", " ".join(rows))
+    assert len(names) > 12
+    assert [name for name in names if not hasattr(Method, name)] == []
 
 
 def messages():
