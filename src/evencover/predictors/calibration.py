@@ -51,8 +51,8 @@ class CalibrationRows:
         Whether the rows have no ids of their own.
     of_base
         Whether the scores are those of the score's base, which do not depend on other rows.
-    is_listed
-        Whether the rows list some classes only; a label that is not listed has the score +inf.
+    may_lack_classes
+        Whether rows may lack classes; a label that a row does not list has the score +inf.
     """
 
     scores: FloatArray
@@ -64,7 +64,7 @@ class CalibrationRows:
     label_values: FloatArray | None = None
     by_index: bool = True
     of_base: bool = False
-    is_listed: bool = False
+    may_lack_classes: bool = False
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -135,7 +135,8 @@ class CalibrationRows:
             name: np.concatenate([first[name], second[name]]) if name in second else None
             for name in first
         }
-        return replace(self, **columns, is_listed=self.is_listed or other.is_listed)
+        may_lack_classes = self.may_lack_classes or other.may_lack_classes
+        return replace(self, **columns, may_lack_classes=may_lack_classes)
 
     def take(self, rows: Array | slice) -> CalibrationRows:
         """Return some of the rows."""
@@ -204,10 +205,7 @@ def score_true_labels(
 
 
 def read_calibration(
-    source: Source,
-    scoring: BoundScore,
-    needs: tuple[str, ...],
-    executor: Any,
+    source: Source, scoring: BoundScore, needs: tuple[str, ...], executor: Any
 ) -> tuple[CalibrationRows, Fingerprint, Array]:
     """Read all rows; return the base scores of their labels, and a fingerprint of the rows.
 
@@ -243,7 +241,7 @@ def read_calibration(
         more.pop() if with_values else None,
         by_index=not source.has_ids,
         of_base=True,
-        is_listed=source.reader.may_lack_classes,
+        may_lack_classes=source.reader.may_lack_classes,
     )
     return rows, read, is_known
 

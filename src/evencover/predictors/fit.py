@@ -227,8 +227,8 @@ class Fit:
     def p_values(self, block: Block, *, logits: bool | None = None) -> Any:
         """Compute the p-value of each class in each row (n, K), or of top-k rows a CSR array."""
         scoring, rows, groups = self.rule.scoring.for_input(logits), block.rows, self.groups
-        is_listed, is_exact = isinstance(rows, TopK), self.method.exact
-        if groups is not None and not is_listed and scoring.score.base is scoring.score:
+        is_top_k, is_exact = isinstance(rows, TopK), self.method.exact
+        if groups is not None and not is_top_k and scoring.score.base is scoring.score:
             given = scoring.of_block(block, exact=is_exact)
             calibration = (groups.scores.scores, groups.scores.offsets, groups.of_class)
             with scoring.checking(block):
@@ -237,7 +237,7 @@ class Fit:
         own_share = np.ones(len(rows))
         if is_exact:  # a row itself counts at random
             own_share -= scoring.rank_draws(block)
-        if not is_listed:
+        if not is_top_k:
             scores = scoring.matrix(block)
             return compute(scores, np.arange(self.n_classes), own_share[:, None])
         from scipy.sparse import csr_array
@@ -252,7 +252,7 @@ class Fit:
     @cached_property
     def recall(self) -> RecallAtK | None:
         """Recall at k of the calibration rows; None if these have all classes."""
-        if not self.rows.is_listed:
+        if not self.rows.may_lack_classes:
             return None
         counts, missing = self.rows.class_counts, np.flatnonzero(self.rows.scores == np.inf)
         listed = counts - np.bincount(self.rows.labels[missing], minlength=self.n_classes)
@@ -297,8 +297,7 @@ class Fit:
     @property
     def targets_average(self) -> bool:
         """Whether the method targets coverage of 1 - alpha over all rows."""
-        targets_average: bool = self.method._targets_average
-        return targets_average
+        return bool(self.method._targets_average)
 
     @property
     def row_needs(self) -> Needs:
@@ -330,7 +329,7 @@ class Fit:
         n_few = int((np.isinf(self.thresholds.upper) & ~is_absent).sum())
         if n_few and self.thresholds.rank_limit is None:
             takes = f", which takes {self.row_needs.least}" if self.alpha.is_one else ""
-            where_listed = " where a row lists them" if self.rows.is_listed else ""
+            where_listed = " where a row lists them" if self.rows.may_lack_classes else ""
             warn_caller(
                 f"{n_few} of {self.n_classes} classes have calibration examples, but too few for a "
                 f"finite threshold at alpha = {self.alpha}{takes}; they are always included"
@@ -491,8 +490,9 @@ def _check_rows(rows: CalibrationRows) -> None:
             raise InputError("'class_names' must be text.")
         if len(names) != n_classes or len(set(names) - {""}) < n_classes:
             checked_names(names, n_classes, "'class_names'")
-    if {type(rows.by_index), type(rows.of_base), type(rows.is_listed)} != {bool}:
-        raise InputError("'by_index', 'of_base' and 'is_listed' must be True or False.")
+    for name in ("by_index", "of_base", "may_lack_classes"):
+        if type(getattr(rows, name)) is not bool:
+            raise InputError(f"'{name}' must be True or False.")
 
 
 def _check_thresholds(thresholds: Thresholds, n_classes: int) -> None:

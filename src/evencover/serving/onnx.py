@@ -371,7 +371,7 @@ def to_onnx(
     if not LEAST_OPSET <= opset <= onnx.defs.onnx_opset_version():
         latest = onnx.defs.onnx_opset_version()
         raise InputError(f"'opset' must be from {LEAST_OPSET} to {latest}. Got {opset!r} instead.")
-    if Fit.of(predictor).rows.is_listed:
+    if Fit.of(predictor).rows.may_lack_classes:
         raise InputError(
             "ONNX graphs take the probabilities of all classes. Got a predictor calibrated on "
             "top-k rows; serve it with 'evencover serve'."
