@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -55,8 +55,8 @@ class TopK:
         n_classes: int | None = None,
         class_names: Sequence[str] | None = None,
     ) -> None:
-        starts, listed = _flat(classes, "classes")
-        lengths, values = _flat(probabilities, "probabilities", starts)
+        starts, listed = _concatenated(classes, "classes")
+        lengths, values = _concatenated(probabilities, "probabilities", starts)
         if starts is not lengths and not np.array_equal(starts, lengths):
             n = min(len(starts), len(lengths))
             row = int(np.append(starts[:n] == lengths[:n], False).argmin()) - 1
@@ -117,7 +117,7 @@ class TopK:
             bad = int(np.flatnonzero((classes < 0) | (classes >= n_classes))[0])
             raise InputError(
                 f"Classes must be indices from 0 to {n_classes - 1}. Got {classes[bad]} in row "
-                f"{_row_of(starts, bad)} of {owner}."
+                f"{row_of(starts, bad)} of {owner}."
             )
         explained(n_classes, classes.nbytes, f"The number of classes of {owner}")
         names = None if names is None else tuple(map(str, names))
@@ -236,11 +236,9 @@ class TopK:
         """Return the matrix (N, K), with `missing` for classes that are not listed."""
         return self.every(1, missing)
 
-    def renumbered(
-        self, new: IntArray, n_classes: int, class_names: Sequence[str] | None = None
-    ) -> TopK:
+    def renumbered(self, new: IntArray, n_classes: int) -> TopK:
         """Give class i the index new[i] among other classes."""
-        return TopK.from_csr(self.starts, new[self.classes], self.values, n_classes, class_names)
+        return TopK.from_csr(self.starts, new[self.classes], self.values, n_classes)
 
     def with_values(self, values: Array) -> TopK:
         """Return the same rows with other numbers."""
@@ -258,15 +256,6 @@ class TopK:
 def is_sparse(values: Any) -> bool:
     """Return whether values are a SciPy sparse matrix or array."""
     return type(values).__module__.startswith("scipy.sparse") and hasattr(values, "tocsr")
-
-
-def raise_top_k_logits() -> NoReturn:
-    """Raise for top-k rows of logits."""
-    raise InputError(
-        "Top-k rows must be probabilities. Got logits, which cannot be normalized without those of "
-        "the other classes; use a softmax over all classes, or exp of log probabilities, and "
-        "from_logits=False."
-    )
 
 
 def concatenate_rows(parts: Sequence[Any]) -> Any:
@@ -310,7 +299,7 @@ def most_numbers_per_row(rows: Any) -> int:
     return int(np.diff(rows.starts).max(initial=0)) if isinstance(rows, TopK) else rows.shape[1]
 
 
-def _flat(rows: Any, name: str, starts: IntArray | None = None) -> tuple[IntArray, Array]:
+def _concatenated(rows: Any, name: str, starts: IntArray | None = None) -> tuple[IntArray, Array]:
     """Concatenate rows; return where each begins, too: these `starts` if they are the same."""
     if isinstance(rows, list | tuple):
         for row, part in enumerate(rows):
@@ -339,13 +328,13 @@ def _flat(rows: Any, name: str, starts: IntArray | None = None) -> tuple[IntArra
 def _indices(names: Array, class_names: Sequence[str] | None, starts: IntArray) -> IntArray:
     if class_names is None:
         raise InputError("'class_names' of TopK must be given for classes by name. Got none.")
-    index = {str(name): place for place, name in enumerate(class_names)}
+    index = {str(name): k for k, name in enumerate(class_names)}
     listed = [index.get(str(name), -1) for name in names.tolist()]
     if -1 in listed:
         bad = listed.index(-1)
         raise InputError(
             f"Classes must be among the {len(index)} class names. Got {str(names[bad])!r} in row "
-            f"{_row_of(starts, bad)} of the top-k rows."
+            f"{row_of(starts, bad)} of the top-k rows."
         )
     return np.array(listed, dtype=np.int64)
 
@@ -362,7 +351,7 @@ def _check_starts(starts: IntArray, n_classes: int, n_values: int, owner: str) -
             f"{starts[row]} and then {starts[row + 1]} in row {row} of {owner}."
         )
     if not n_classes == n_values == starts[-1]:
-        row = _row_of(starts, min(n_classes, n_values))
+        row = row_of(starts, min(n_classes, n_values))
         is_row = row < len(starts) - 1
         reach = f"; row {row} of {owner} reaches beyond these" if is_row else ""
         raise InputError(
@@ -371,5 +360,6 @@ def _check_starts(starts: IntArray, n_classes: int, n_values: int, owner: str) -
         )
 
 
-def _row_of(starts: IntArray, entry: int) -> int:
+def row_of(starts: Any, entry: int) -> int:
+    """Return the row that an entry belongs to, of rows that begin at `starts`."""
     return int(np.searchsorted(starts, entry, side="right")) - 1

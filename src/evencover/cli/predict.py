@@ -53,7 +53,7 @@ def run(
     force
         Overwrite an existing file, or a folder from another model.
     """
-    from evencover.data.tools import read_predictions
+    from evencover.data.tools import read_species_net
     from evencover.output.folders import predict_to_folder
     from evencover.output.writers import Listing, check_sets_format, write_predictions, write_sets
     from evencover.taxonomy import Taxonomy
@@ -64,7 +64,7 @@ def run(
         reject_inputs(output, inputs)
     else:
         check_output(output, inputs, force=force)
-    document = read_predictions(data) if output.suffix.lower() == ".json" else None
+    document = read_species_net(data) if output.suffix.lower() == ".json" else None
     if not is_folder and document is None:
         check_sets_format(output)
     predictor = options.with_alpha(options.load_model(model, data), alpha)

@@ -21,7 +21,7 @@ from evencover.templates import Card, Shown
 from evencover.text_tables import NO_BREAK, aligned, folded
 from evencover.validation import raise_unknown
 
-MOST_NAMES = 6  # of candidates that a line lists
+MOST_LISTED = 6  # of candidates that a line lists
 MOST_SELECTED = 4  # candidates in the short table
 MOST_COST = 2  # times the lowest cost; candidates beyond are no alternative
 MOST_CLASSES = 3  # that the recommendation names
@@ -294,9 +294,9 @@ class Comparison(Shown):
         }.items():
             excluded = [c for c in self.candidates if applies(c) and c is not self.recommended]
             names = [candidate.name for candidate in excluded]
-            more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
+            more = [f"{len(names) - MOST_LISTED} more"] if len(names) > MOST_LISTED else []
             if names:
-                lines.append(f"{problem}: {', '.join([*names[:MOST_NAMES], *more])}.")
+                lines.append(f"{problem}: {', '.join([*names[:MOST_LISTED], *more])}.")
         return "\n".join(lines)
 
     def _gain(self) -> list[str]:

@@ -26,8 +26,8 @@ N_SAMPLED = 200  # rows that determine the kind of a column; integers are checke
 CSV_BYTES = at_once(1 << 24, 400)  # parsed at once
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 ONLY_COLUMN = ""  # name of the column in a text file with one column that has none
-_INTEGER = re.compile(r"\s*-?[0-9]{1,18}\s*")
-_NUMBER = re.compile(
+_INTEGER_CELL = re.compile(r"\s*-?[0-9]{1,18}\s*")
+_NUMBER_CELL = re.compile(
     r"\s*([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(inf|infinity)|nan)\s*", re.I
 )
 _WRONG_CELL = re.compile(r"column #(\d+): Row #(\d+): .* invalid value '(.*)'", re.S)
@@ -74,7 +74,7 @@ class CsvTable(FileTable):
                 cells = column.to_pylist()
                 if i in kept:
                     kept[i] += cells
-                elif kinds[i] == "integer" and not all(map(_INTEGER.fullmatch, cells)):
+                elif kinds[i] == "integer" and not all(map(_INTEGER_CELL.fullmatch, cells)):
                     kinds[i] = "float"
         reject_open_quotes(location, n_rows + has_names)
         return cls(
@@ -123,7 +123,7 @@ class CsvTable(FileTable):
         """Parse a list in Python, NumPy or JSON notation."""
         inside = _list_cells(cell.as_py())
         for text in inside:
-            if not _NUMBER.fullmatch(text):
+            if not _NUMBER_CELL.fullmatch(text):
                 raise no_numbers(name, self.name, text, row)
         return list(map(float, inside))
 
@@ -145,7 +145,7 @@ def csv_header(location: Location, keys: Keys | None) -> tuple[list[str], bool]:
         is_only = len(first) == 1 and first[0] not in (*LABEL_KEYS, *ID_KEYS)
         return ([ONLY_COLUMN], False) if is_only else (first, True)
     asked = {keys.labels, keys.ids, None if keys.probabilities == "*" else keys.probabilities}
-    is_header, numbers = keys.has_header, list(filter(_NUMBER.fullmatch, first))
+    is_header, numbers = keys.has_header, list(filter(_NUMBER_CELL.fullmatch, first))
     if is_header is None and (asked > {None} or (keys.classes and keys.classes <= set(first))):
         is_header = True
     elif is_header is None and len(numbers) == len(first):
@@ -264,11 +264,11 @@ def _kind_of_cells(cells: list[str], name: str) -> Kind:
     filled = list(filter(None, map(str.strip, cells)))
     if not filled:  # an unnamed one comes from a comma at the end of every line
         return "float" if name else "other"
-    if any(map(_NUMBER.fullmatch, filled)):
-        return "integer" if all(map(_INTEGER.fullmatch, cells)) else "float"
+    if any(map(_NUMBER_CELL.fullmatch, filled)):
+        return "integer" if all(map(_INTEGER_CELL.fullmatch, cells)) else "float"
     if set(map(itemgetter(0), filled)) == {"["}:
         inside = _list_cells(filled[0])
-        if not all(map(_NUMBER.fullmatch, inside)):
+        if not all(map(_NUMBER_CELL.fullmatch, inside)):
             return "text list"
         return "integer list" if all(map(is_integer_text, inside)) else "list"
     return "flag" if set(map(str.lower, filled)) <= {"true", "false"} else "text"

@@ -16,7 +16,7 @@ from evencover.data.location import Location, as_location, existing_file, expand
 from evencover.errors import InputError, listed
 
 # Usual names of columns, in any case, with spaces or underscores.
-USUAL = {
+USUAL_NAMES = {
     "class": ("scientific name", "common name", "label", "class", "species", "taxon"),
     "score": ("confidence", "score", "probability"),
     "right": ("correct", "right", "reviewed", "valid"),
@@ -76,7 +76,7 @@ def read_detections(path: str, *keys: str | None) -> Detections:
             raise InputError(f"All files of '{path}' must have the same columns, unlike '{file}'.")
     rows = [f"row {i} of '{file}'" for file, table in filled.items() for i in range(len(table))]
     table = import_pyarrow().concat_tables(filled.values())
-    columns = [_column(schema.names, *each, path) for each in zip(USUAL, keys, strict=False)]
+    columns = [_column(schema.names, *each, path) for each in zip(USUAL_NAMES, keys, strict=False)]
     values = [table[column].to_pylist() for column in columns]
     if len(values) == 2:
         return Detections.of(values[0], values[1], [True] * len(rows), rows, table)
@@ -114,14 +114,14 @@ def _table(location: Location) -> Any:
 def _column(names: list[str], use: str, asked: str | None, path: str) -> str:
     """Return the column of a use: the one asked for, or the only one with a usual name."""
     usual = {name.lower().replace("_", " "): name for name in names}
-    found = [usual[name] for name in USUAL[use] if name in usual]
+    found = [usual[name] for name in USUAL_NAMES[use] if name in usual]
     if found[1:] == [usual.get("common name")]:  # the same in other words
         found = found[:1]
     if asked is not None:
         found = [asked] * (asked in names)
     if len(found) != 1:
         raise InputError(
-            f"'{path}' must have one column for '{use}', such as {USUAL[use][0]!r}. Got "
+            f"'{path}' must have one column for '{use}', such as {USUAL_NAMES[use][0]!r}. Got "
             f"{listed(found or names) or 'one without a name'}; name it with --{use}-key."
         )
     return found[0]

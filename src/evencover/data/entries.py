@@ -35,7 +35,7 @@ from evencover.data.records import plain
 from evencover.data.source import Contents, Labels
 from evencover.data.tables import Table, struct_names
 from evencover.errors import InputError, listed
-from evencover.topk import TopK
+from evencover.topk import TopK, row_of
 
 _BY_RANK = re.compile(r"(index|label|prob)_(\d+)")
 
@@ -142,7 +142,7 @@ def contents_of(
     if classes.dtype.kind in "OUT":
         is_blank = classes == ""
         if is_blank.any():
-            row = _row_of(entries.starts, int(is_blank.argmax()))
+            row = row_of(entries.starts, int(is_blank.argmax()))
             raise InputError(f"Every entry of {owner} must name its class. Got none in row {row}.")
         names = classes.tolist()
         class_names = checked_names(sorted({*names}), len({*names}), f"The classes of {owner}")
@@ -208,7 +208,7 @@ def _of_lists(columns: Sequence[Sequence[Any]], lists: Lists, owner: str) -> Ent
         for number, (label, score) in enumerate(zip(labels, scores, strict=True)):
             if type(label) is not label_type or type(score) not in (int, float):
                 wrong = score if type(label) is label_type else label
-                raise _no_entry(owner, _row_of(starts, number), wrong)
+                raise _no_entry(owner, row_of(starts, number), wrong)
     try:
         indices = np.array(labels, dtype=np.int64 if label_type is int else object)
     except OverflowError:
@@ -216,10 +216,6 @@ def _of_lists(columns: Sequence[Sequence[Any]], lists: Lists, owner: str) -> Ent
             f"Class indices of {owner} must be below 2^63. Got a larger one."
         ) from None
     return Entries(np.array(starts), indices, np.array(scores, np.float64), key in INDEX_KEYS)
-
-
-def _row_of(starts: Sequence[int] | IntArray, entry: int) -> int:
-    return int(np.searchsorted(starts, entry, side="right")) - 1
 
 
 def _no_entry(owner: str, row: int, found: Any) -> InputError:
@@ -240,7 +236,7 @@ def _reject_lengths(n_classes: int, n_scores: int, row: int, owner: str) -> None
 
 def _of_arrow(columns: Sequence[Any], lists: Lists, owner: str) -> Entries:
     """Take lists of a table apart without a copy of the entries."""
-    starts, flat = _flat(columns[0], owner)
+    starts, flat = _lists_of(columns[0], owner)
     key = lists.classes[0]
     if lists.classes == lists.scores:
         names = struct_names(flat.type)
@@ -250,7 +246,7 @@ def _of_arrow(columns: Sequence[Any], lists: Lists, owner: str) -> Entries:
         key, labels, values = keys[0], parts[keys[0]], parts[keys[1]]
     else:
         labels = flat
-        other, values = _flat(columns[1], owner)
+        other, values = _lists_of(columns[1], owner)
         if not np.array_equal(starts, other):
             row = int((np.diff(starts) != np.diff(other)).argmax())
             _reject_lengths(int(np.diff(starts)[row]), int(np.diff(other)[row]), row, owner)
@@ -269,7 +265,7 @@ def _classes(labels: Any) -> Array:
     return to_numpy(labels.cast("string")).astype(object)
 
 
-def _flat(column: Any, owner: str) -> tuple[IntArray, Any]:
+def _lists_of(column: Any, owner: str) -> tuple[IntArray, Any]:
     """Return where the entries of each row begin, and the entries."""
     import pyarrow.compute as compute
 
@@ -283,7 +279,7 @@ def _reject_nulls(cells: Any, problem: str, starts: IntArray | None = None) -> N
     """Raise if an Arrow array has a null; `starts` are those of the rows if it has entries."""
     if cells.null_count:
         entry = int(to_numpy(cells.is_null()).argmax())
-        row = entry if starts is None else _row_of(starts, entry)
+        row = entry if starts is None else row_of(starts, entry)
         raise InputError(f"{problem} in row {row}.")
 
 

@@ -286,15 +286,12 @@ def joined_labels(contents: Contents, labels: SeparateLabels) -> Labels:
 
 
 def _name_of_label(row_name: Callable[[int], str], order: IntArray, row: int) -> str:
-    """Describe the label of a row by its place in the file of labels."""
+    """Describe the label of a row by its index in the file of labels."""
     return row_name(int(order[row]))
 
 
 def positions_by_id(
-    ids: Any,
-    label_ids: Any,
-    row_name: Callable[[int], str],
-    label_name: Callable[[int], str],
+    ids: Any, label_ids: Any, row_name: Callable[[int], str], label_name: Callable[[int], str]
 ) -> IntArray:
     """Return the position of each id (N,) among those of the labels, of which some may be unused.
 

@@ -137,17 +137,17 @@ def expand(location: Location) -> list[Location] | None:
     if location.is_dir():
         inside: Any = location.iterdir() if isinstance(location, Path) else location.found()
         named = (each for each in inside if not each.name.startswith((".", "_")))
-        return _sorted(each for each in named if each.is_file() or each.is_dir())
+        return _in_natural_order(each for each in named if each.is_file() or each.is_dir())
     if not glob.has_magic(str(location)):
         return None
     found: Any = map(Path, glob.glob(str(location), recursive=True))
     found = list(found) if isinstance(location, Path) else location.found(is_glob=True)
     if not found:
         raise InputError(f"Cannot read '{location}': no file matches.")
-    return _sorted(found)
+    return _in_natural_order(found)
 
 
-def _sorted(locations: Any) -> list[Location]:
+def _in_natural_order(locations: Any) -> list[Location]:
     """Sort by name, with numbers by value: part-2 comes before part-10."""
 
     def natural(location: Location) -> list[tuple[int, int, str]]:

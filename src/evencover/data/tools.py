@@ -51,12 +51,7 @@ def one_row(document: Any) -> Records:
     return [document] if isinstance(document, Mapping) and lists_classes(document) else None
 
 
-RULES: tuple[Callable[[Any], Records], ...] = (
-    species_net,
-    table_by_column,
-    one_row,
-    table_by_id,
-)
+RULES: tuple[Callable[[Any], Records], ...] = (species_net, table_by_column, one_row, table_by_id)
 
 
 def records_of(document: Any, owner: str) -> list[Any]:
@@ -106,7 +101,7 @@ def records_of_file(location: Location) -> Iterator[Any]:
     return iter(records_of(read_document(location), f"'{location}'"))
 
 
-def read_predictions(path: str) -> Any:
+def read_species_net(path: str) -> Any:
     """Parse a JSON file that SpeciesNet wrote."""
     location, document = as_location(path), None
     if location.suffix.lower() == ".json":

@@ -20,7 +20,7 @@ from evencover.evaluation import statistics
 from evencover.evaluation.conditional import LEAST_ROWS, Stratum, WorstSlab, strata_by_size
 from evencover.sets import PredictionSets
 
-Table = Literal["report", "comparison", "study"]
+Page = Literal["report", "comparison", "study"]
 
 
 class Tally(NamedTuple):
@@ -204,10 +204,6 @@ class CoverageMetrics:
         with np.errstate(invalid="ignore"):
             return self.class_covered / self.class_counts
 
-    @cached_property
-    def _gaps(self) -> FloatArray:
-        return 100 * (self.class_coverage - self.class_target)[self.evaluated]
-
     @property
     def class_target(self) -> FloatArray:
         """Target coverage of each class (K,)."""
@@ -296,7 +292,8 @@ class CoverageMetrics:
     @property
     def covgap(self) -> float:
         """Mean over classes of abs(coverage - (1 - alpha)), in percentage points."""
-        return float(np.abs(self._gaps).mean())
+        gaps = 100 * (self.class_coverage - self.class_target)[self.evaluated]
+        return float(np.abs(gaps).mean())
 
     @cached_property
     def covgap_noise_floor(self) -> float:
@@ -370,7 +367,7 @@ class Metric:
     unit: Literal["points", "share", "classes"]
     digits: int
     better: Literal["lower", "higher", "target", "neither"]
-    shown: Mapping[Table, int] = field(default_factory=dict)
+    shown: Mapping[Page, int] = field(default_factory=dict)
     formula: str = ""
     detail: Callable[[CoverageMetrics], str] | None = None
     by_class: bool = True
@@ -495,14 +492,14 @@ def metric_names() -> list[str]:
     return [metric.name for metric in METRICS if metric.by_class]
 
 
-def shown_in(table: Table) -> list[Metric]:
+def shown_in(table: Page) -> list[Metric]:
     """List the metrics of a table, in its order."""
     shown = [metric for metric in METRICS if table in metric.shown]
     return sorted(shown, key=lambda metric: metric.shown[table])
 
 
 def descriptions(
-    table: Table, target: str, report: CoverageMetrics | None = None
+    table: Page, target: str, report: CoverageMetrics | None = None
 ) -> list[dict[str, Any]]:
     """Describe the metrics of a report, ready for JSON."""
     return [

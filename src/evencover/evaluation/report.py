@@ -281,7 +281,7 @@ class CoverageReport(CoverageMetrics, Shown):
             "unsafe": is_unsafe.tolist(),
         }
         rows = [*zip(*columns.values(), strict=True)]
-        return [dict(zip(columns, rows[place], strict=True)) for place in order]
+        return [dict(zip(columns, rows[index], strict=True)) for index in order]
 
     def largest_contributors(self, k: int = 10) -> IntArray:
         """Find the classes that add the most wrong labels to sets, the worst first."""

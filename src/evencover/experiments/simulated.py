@@ -189,7 +189,7 @@ class _SimulatedClasses:
         # Fewer classes are easier to separate, so their centers are closer.
         nearer = np.sqrt(np.log(n_classes) / np.log(p.n_classes))
         centers *= nearer * p.separation / np.sqrt(p.dimensions)
-        self.centers = _on_grid(centers, CENTRE_STEP, CENTRE_LIMIT)
+        self.centers = _in_steps(centers, CENTRE_STEP, CENTRE_LIMIT)
         # Less than a step of the products, to avoid ties between classes.
         between_steps = self._shuffled(4) / n_classes * CENTRE_STEP * POINT_STEP
         self.offsets = (
@@ -241,7 +241,7 @@ class SimulatedReader(Reader):
         difficulty = np.exp(p.row_spread * _skewed(normals[:, -1], p.row_skew))
         points = normals[:, :-1] * (classes.noise[class_of_row] * difficulty)[:, None]
         points += classes.centers[class_of_row]
-        rows = _on_grid(points, POINT_STEP, POINT_LIMIT) @ classes.centers.T
+        rows = _in_steps(points, POINT_STEP, POINT_LIMIT) @ classes.centers.T
         rows += classes.offsets
         sharpness = classes.sharpness[class_of_row] * difficulty**-p.row_awareness
         rows *= sharpness.astype(np.float32)[:, None]
@@ -282,7 +282,7 @@ def _normal_scores(n: int) -> FloatArray:
     return ndtri((np.arange(n) + 0.5) / n)
 
 
-def _on_grid(values: FloatArray, step: float, limit: float) -> Array:
+def _in_steps(values: FloatArray, step: float, limit: float) -> Array:
     return (np.rint(values / step) * step).clip(-limit, limit).astype(np.float32)
 
 

@@ -20,7 +20,7 @@ CITATION = (
 )
 # The published numbers are for all classes of these data.
 N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}
-METRICS = {"covgap": "CovGap", "avg_size": "AvgSize"}
+METRIC_TITLES = {"covgap": "CovGap", "avg_size": "AvgSize"}
 NAMES = ("data set", "score", "method")
 BEST_WITHIN = 0.2  # points of CovGap, as in the paper
 
@@ -61,7 +61,7 @@ def make_table(
     for row in rows:
         dataset = row["dataset"] + (" (simulated)" if row["simulated"] else "")
         lines.setdefault((dataset, row["score"], row["title"]), {})[row["n_avg"]] = row
-    columns = list(product(sizes, METRICS))
+    columns = list(product(sizes, METRIC_TITLES))
     splits = f"{rows[0]['repetitions']} splits, alpha = {rows[0]['alpha']:g}"
     notes = [f"Mean (standard error) over {splits}."]
     if any(row["simulated"] for row in rows):
@@ -78,7 +78,7 @@ def make_table(
     title = results.title or "Class-conditional coverage"
     if style == "latex":
         return _latex(title, lines, sizes, notes)
-    heads = [*NAMES, *(f"n_avg={n} {METRICS[metric]}" for n, metric in columns)]
+    heads = [*NAMES, *(f"n_avg={n} {METRIC_TITLES[metric]}" for n, metric in columns)]
     body = [
         [*names, *(_cell(line.get(n), metric) for n, metric in columns)]
         for names, line in lines.items()
@@ -188,7 +188,7 @@ def _latex(
         names += ["" if (dataset, score) == before[:2] else score, method]
         before = dataset, score, method
         cells = [_tex(name) for name in names]
-        for n, metric in product(sizes, METRICS):
+        for n, metric in product(sizes, METRIC_TITLES):
             cell = _tex(_cell(line.get(n), metric))
             if n in line and metric == "covgap":
                 above = round(line[n]["covgap"], 1) - lowest[dataset, score, n]
@@ -198,7 +198,7 @@ def _latex(
         body.append(" & ".join(cells) + r" \\")
     starts = range(len(NAMES) + 1, len(NAMES) + 2 * len(sizes), 2)
     groups = [rf"\multicolumn{{2}}{{c}}{{{_tex(f'n_avg = {n}')}}}" for n in sizes]
-    heads = [*NAMES, *list(METRICS.values()) * len(sizes)]
+    heads = [*NAMES, *list(METRIC_TITLES.values()) * len(sizes)]
     best = f"Bold: CovGap within {BEST_WITHIN} of the lowest."
     caption = _tex(" ".join([f"{title}.", *notes, best]))
     return "\n".join(

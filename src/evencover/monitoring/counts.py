@@ -52,7 +52,7 @@ class ClassEvidence(NamedTuple):
         return np.argsort(-np.maximum(self.log_e, self.log_shift), kind="stable")
 
 
-class Labels(NamedTuple):
+class CountedLabels(NamedTuple):
     """What is kept of each label (n,)."""
 
     class_index: Array
@@ -62,13 +62,13 @@ class Labels(NamedTuple):
     outcome: Array
 
     @classmethod
-    def none(cls) -> Labels:
+    def none(cls) -> CountedLabels:
         """Return no labels."""
         return cls(*(np.zeros(0, dtype=dtype) for dtype in ("i4", "i4", "i4", "i4", "i1")))
 
-    def of(self, chosen: Any) -> Labels:
+    def of(self, chosen: Any) -> CountedLabels:
         """Return some of the labels."""
-        return Labels(*(column[chosen] for column in self))
+        return CountedLabels(*(column[chosen] for column in self))
 
     def sums(self, groups: Array, n_groups: int) -> IntArray:
         """Sum the counts of the labels in each group (G, 6)."""
@@ -89,7 +89,7 @@ class LabelLog:
 
     def _forget(self) -> None:
         n_classes = self.model.n_classes
-        self.labels, self.period_names = Labels.none(), list[str]()
+        self.labels, self.period_names = CountedLabels.none(), list[str]()
         self._last: Any = -1, None, None  # the last label: its number, moment and id
         self._n_arrived = np.zeros(n_classes, dtype=np.int64)  # of each class, also replaced ones
         counts, none = np.zeros((6, n_classes), dtype=np.int64), np.zeros(n_classes)
@@ -123,14 +123,14 @@ class LabelLog:
         for name in periods:
             code.setdefault(name, len(code))
         self.period_names = [*code]
-        new = Labels(
+        new = CountedLabels(
             y.astype(np.int32),
             block_of(self._ordinals(y)).astype(np.int32),
             block_of(np.array(number)).astype(np.int32),
             np.array([code[name] for name in periods], dtype=np.int32),
             np.array([_outcome(*of_label) for of_label in zip(*judged, strict=True)], np.int8),
         )
-        self.labels = Labels(*map(np.concatenate, zip(self.labels, new, strict=True)))
+        self.labels = CountedLabels(*map(np.concatenate, zip(self.labels, new, strict=True)))
         replaced = np.array([earlier for earlier in replaces if earlier is not None], dtype=int)
         self.labels.outcome[replaced] = 0
         return np.concatenate([y, self.labels.class_index[replaced]])
@@ -188,11 +188,11 @@ class LabelLog:
         n_names = len(self.period_names)
         part = self.labels.of(self._among(classes)[self.labels.class_index])
         groups, group = np.unique(part.class_index * n_names + part.period, return_inverse=True)
-        places = np.concatenate([np.arange(-n_names, 0), groups])
+        numbers = np.concatenate([np.arange(-n_names, 0), groups])
         sums = self.labels.sums(self.labels.period, n_names), part.sums(group, len(groups))
         found = []
-        for place, (n_rows, n_covered, *_) in zip(places, np.concatenate(sums), strict=True):
-            y, period = divmod(int(place), n_names)
+        for number, (n_rows, n_covered, *_) in zip(numbers, np.concatenate(sums), strict=True):
+            y, period = divmod(int(number), n_names)
             if n_rows:
                 found.append(
                     PeriodCounts(y, self.period_names[period], int(n_rows), int(n_covered))

@@ -23,7 +23,7 @@ from evencover.errors import InputError, import_extra, one_line
 LOCK_SECONDS = 5.0  # to wait for another writer
 MEMORY = ":memory:"
 MAX_VALUES = 30_000  # of one statement; SQLite takes 32,766
-WRITERS = 0x65766E63  # PostgreSQL's advisory lock of evencover's writers
+WRITERS_LOCK = 0x65766E63  # PostgreSQL's advisory lock of evencover's writers
 # A URL whose host and database can be shown: user, password and options have no part in them.
 _PLAIN = re.compile(
     r"postgres(?:ql)?://(?:[^@/?#]*@)?([\w.,-]*|\[[0-9a-fA-F:.]+\])(?::\d+)?(/[\w.-]*)?(?:\?[^@#]*)?"
@@ -180,7 +180,7 @@ class Database:
     def _writing(self, connection: Any) -> Iterator[None]:
         with self._transaction(connection, "BEGIN" if self.is_postgresql else "BEGIN IMMEDIATE"):
             if self.is_postgresql:
-                self._run(connection, "SELECT pg_advisory_xact_lock(?)", WRITERS)
+                self._run(connection, "SELECT pg_advisory_xact_lock(?)", WRITERS_LOCK)
             yield
 
     @contextmanager

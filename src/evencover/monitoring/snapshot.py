@@ -165,8 +165,8 @@ class Snapshot:
         names, order = self.model.class_names or range(self.model.n_classes), self.evidence.order
         alarms, shifts = set(self.alarms.tolist()), set(self.shifts.tolist())
         shift = e_values(self.evidence.log_shift) if self.tests_shift else np.full(len(order), None)
-        places, targets = np.arange(len(order)), self.model.targets
-        columns = places, targets, self.rows, self.covered, self.coverage_interval, self.e_values
+        indices, targets = np.arange(len(order)), self.model.targets
+        columns = indices, targets, self.rows, self.covered, self.coverage_interval, self.e_values
         return [
             {
                 "class": names[y],

@@ -35,7 +35,7 @@ WAITING = 0  # the model of labels whose row no model has served yet
 
 # `content` is a hash of a row's numbers: an id may stand for several rows. `number` counts the
 # labels of a model as they arrived; `replaces` is the number of an earlier label of the same row.
-TABLES = {
+STORED = {
     "state": "format BIGINT PRIMARY KEY, pruned DOUBLE PRECISION, expired BIGINT DEFAULT 0",
     "models": "model BIGINT PRIMARY KEY, digest TEXT, n_classes BIGINT, class_names TEXT, "
     "false_alarm DOUBLE PRECISION, tolerance DOUBLE PRECISION, targets BYTEA",
@@ -207,9 +207,9 @@ class MonitorState:
             raise InputError(f"'retention' must be above 0 days. Got {retention!r}.")
         self.retention = float(retention)
         path = MEMORY if location is None else os.fspath(location)
-        self._writer = Database(path, TABLES, INDEXES, FORMAT)
+        self._writer = Database(path, STORED, INDEXES, FORMAT)
         # Readers have a connection of their own, so that they never wait for writers.
-        self._reader = self._writer if path == MEMORY else Database(path, TABLES, INDEXES, FORMAT)
+        self._reader = self._writer if path == MEMORY else Database(path, STORED, INDEXES, FORMAT)
         self.name = self._writer.name
         self._entries: dict[int, ModelEntry] = {}
         self._n_recorded = 0  # since the last look at the memory

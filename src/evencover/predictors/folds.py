@@ -68,7 +68,7 @@ def deal(rows: CalibrationRows, random_state: int, *, with_holdout: bool) -> Dea
     ]
     _, order, by_value = map_on_threads(lambda sort: sort(), sorts)
     scores = rows.scores[rows.by_score]
-    by_score, has_ties = ascending(rows, scores, random_state)
+    by_score, has_ties = order_with_ties(rows, scores, random_state)
     indices, offsets = _kernels.by_group(rows.labels[by_score], rows.n_classes)
     if values is None:
         copies = find_copies(rows, by_score, scores)
@@ -88,7 +88,7 @@ def deal(rows: CalibrationRows, random_state: int, *, with_holdout: bool) -> Dea
     return Dealt(by_score, scores, has_ties, indices, offsets, folds, is_once)
 
 
-def ascending(
+def order_with_ties(
     rows: CalibrationRows, ordered: FloatArray, random_state: int
 ) -> tuple[IntArray, bool]:
     """Order the scores, ties at random by each row's key; return whether there are any."""

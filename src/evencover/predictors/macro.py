@@ -69,7 +69,7 @@ class MacroPredictor(BasePredictor):
 
 
 def _tail_weights(labels: IntArray, class_counts: IntArray) -> FloatArray:
-    """Add the largest weight to that of the rows from each place on (N + 1,); at most 1.
+    """Add the largest weight to that of the rows from each of them on (N + 1,); at most 1.
 
     Summed as integers: weights are multiples of 1 / (K lcm of all counts).
     """

@@ -26,7 +26,7 @@ from evencover.randomness import RandomStream, row_indices
 from evencover.rows import are_probabilities, raise_bad_row, score_rows
 from evencover.scores import Score, Softmax
 from evencover.sets import PredictionSets
-from evencover.topk import TopK, raise_top_k_logits
+from evencover.topk import TopK
 
 SOFTMAX = Softmax().kernel
 HIDDEN = 1e-6  # probability that the rounding of listed ones may hide
@@ -66,7 +66,11 @@ class BoundScore:
     ) -> None:
         """Raise InputError if the rows were assumed to be logits and are probabilities."""
         if self.logits and isinstance(rows, TopK):
-            raise_top_k_logits()
+            raise InputError(
+                "Top-k rows must be probabilities. Got logits, which cannot be normalized without "
+                "those of the other classes; use a softmax over all classes, or exp of log "
+                "probabilities, and from_logits=False."
+            )
         if self.logits and self.assumed and are_probabilities(rows):
             raise InputError(
                 "'logits' must be a model's output before the softmax. Got probabilities from "
@@ -84,12 +88,7 @@ class BoundScore:
         return self.kernel_input(block.rows, self.draws(block.ids, block.start, **purpose))
 
     def draws(
-        self,
-        ids: Array | None,
-        first: int = 0,
-        *,
-        calibrating: bool = False,
-        exact: bool = False,
+        self, ids: Array | None, first: int = 0, *, calibrating: bool = False, exact: bool = False
     ) -> Draws:
         """Describe the random numbers of rows that start at row `first` of the input.
 

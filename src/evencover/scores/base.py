@@ -13,16 +13,16 @@ from evencover._kernels import Formula, Native, Position
 from evencover.arrays import FloatArray, IntArray
 from evencover.quantiles import Thresholds
 
-Method = TypeVar("Method", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def in_cpp(native: Callable[[Any], Native]) -> Callable[[Method], Method]:
+def in_cpp(native: Callable[[Any], Native]) -> Callable[[Function], Function]:
     """Mark a formula that the C++ kernels have; `native` describes it for a score.
 
     A subclass that overrides the formula is not marked.
     """
 
-    def mark(formula: Method) -> Method:
+    def mark(formula: Function) -> Function:
         vars(formula)["native"] = native
         return formula
 

@@ -37,7 +37,7 @@ void order_by(const Number* values, int64_t n, int64_t* order) {
     int n_low = 0;  // bits of keys that entries lack
     while ((most - least) >> n_low >> (64 - index_bits)) ++n_low;
 
-    std::array<std::array<int64_t, n_digits>, most_passes> next{};  // place of a digit's next entry
+    std::array<std::array<int64_t, n_digits>, most_passes> next{};  // index of a digit's next entry
     const auto digit = [index_bits](uint64_t entry, int pass) {
         return entry >> (index_bits + pass * digit_bits) & (n_digits - 1);
     };
@@ -49,9 +49,9 @@ void order_by(const Number* values, int64_t n, int64_t* order) {
         for (int pass = 0; pass < n_passes; ++pass) ++next[pass][digit(entries[i], pass)];
     }
     for (int pass = 0; pass < n_passes; ++pass) {
-        auto& place = next[pass];
-        std::exclusive_scan(place.begin(), place.end(), place.begin(), int64_t{0});
-        for (int64_t i = 0; i < n; ++i) sorted[place[digit(entries[i], pass)]++] = entries[i];
+        auto& index = next[pass];
+        std::exclusive_scan(index.begin(), index.end(), index.begin(), int64_t{0});
+        for (int64_t i = 0; i < n; ++i) sorted[index[digit(entries[i], pass)]++] = entries[i];
         std::swap(entries, sorted);
     }
 
