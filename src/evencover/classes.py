@@ -7,7 +7,6 @@ order of sorting, and where a number may be either, the user states which.
 from __future__ import annotations
 
 import difflib
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,11 +44,6 @@ class Classes:
         """The index of each class by its name, or by its decimal text if classes have no names."""
         names = map(str, range(self.n)) if self.names is None else self.names
         return dict(zip(names, count(), strict=False))
-
-    @cached_property
-    def digest(self) -> str:
-        """A hash of the names, or of the number of classes."""
-        return hashlib.blake2b(repr((self.n, self.names)).encode(), digest_size=16).hexdigest()
 
     @cached_property
     def most_colons(self) -> int:

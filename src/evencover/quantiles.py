@@ -27,7 +27,7 @@ from evencover.randomness import RandomStream, uniforms
 from evencover.sizes import at_once
 
 MOST_DIGITS = 400  # maximum digits of a number given as text; a float has fewer
-MOST_SHOWN = 3  # maximum values of alpha in a text
+MOST_VALUES = 3  # maximum values of alpha in a text
 GUARD_RISK = Fraction(1, 10)  # probability that a guard exceeds the quantile that it guards
 MANY_VALUES, ONE_VALUE_IN = at_once(1 << 16, 20), at_once(64, 2)  # see `select`
 DEFAULT = "default"  # key of the classes that an alpha by class does not name
@@ -159,7 +159,7 @@ class ClassAlpha(NamedTuple):
         shown = [f"{value:g}" for value in self.values.tolist()]
         if self.is_one:
             return shown[0]
-        if len(shown) > MOST_SHOWN:
+        if len(shown) > MOST_VALUES:
             return f"{shown[0]} to {shown[-1]}, by class"
         counts = np.bincount(self.of_class, minlength=len(shown))
         order = np.argsort(-counts, kind="stable").tolist()
@@ -170,15 +170,11 @@ class ClassAlpha(NamedTuple):
 
 def is_per_class(alpha: Any) -> bool:
     """Check whether alpha is given by class."""
-    if isinstance(alpha, ClassAlpha):
-        return not alpha.is_one
     return not isinstance(alpha, str | numbers.Number | Decimal)
 
 
 def check_alpha(alpha: Any, name: str = "alpha", owner: str = "the method") -> float:
     """Check a number in (0, 1), or one per class; return the largest."""
-    if isinstance(alpha, ClassAlpha):
-        return float(alpha.values[-1])
     if not is_per_class(alpha):
         return float(exact_fraction(alpha, name, owner))
     known = by_class(alpha, name)

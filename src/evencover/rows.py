@@ -49,7 +49,7 @@ def matrix_shape(shape: Sequence[int], name: str) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def score_rows(values: Any, name: str = "probabilities") -> Any:
+def score_rows(values: Any) -> Any:
     """Check that `values` is a real (n, K) matrix, K >= 2, and return it as floating-point rows.
 
     Top-k rows stay as they are, and sparse matrices become such rows.
@@ -58,8 +58,8 @@ def score_rows(values: Any, name: str = "probabilities") -> Any:
         return values
     if not isinstance(values, np.ndarray) and is_sparse(values):
         return TopK.from_sparse(values)
-    rows = to_numpy(values, f"'{name}'")
-    matrix_shape(rows.shape, f"'{name}'")
+    rows = to_numpy(values, "'probabilities'")
+    matrix_shape(rows.shape, "'probabilities'")
     if rows.dtype in FLOAT_TYPES:
         return rows
     if rows.dtype.name == "bfloat16":  # of JAX and TensorFlow, through ml_dtypes
@@ -70,7 +70,7 @@ def score_rows(values: Any, name: str = "probabilities") -> Any:
         return rows.astype(rows.dtype.newbyteorder("="))
     if rows.dtype.kind in "biuf":  # "f" is long double here
         return rows.astype(np.float64)
-    raise InputError(f"'{name}' must contain real numbers. Got the type {rows.dtype} instead.")
+    raise InputError(f"'probabilities' must contain real numbers. Got the type {rows.dtype}.")
 
 
 def raise_bad_row(row: Array, index: int, *, logits: bool, where: str | None = None) -> NoReturn:

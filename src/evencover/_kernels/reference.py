@@ -394,10 +394,7 @@ def _members(given: KernelInput, vectors: Sequence[Thresholds] | ThresholdTable)
 
 
 def p_values(
-    given: KernelInput,
-    group_scores: FloatArray,
-    group_offsets: IntArray,
-    group_of_class: IntArray,
+    given: KernelInput, group_scores: FloatArray, group_offsets: IntArray, group_of_class: IntArray
 ) -> FloatArray:
     """Compute (1 - draw + #{group scores >= s}) / (n + 1) for every class (n, K).
 

@@ -12,9 +12,7 @@ from evencover.cli.options import Dask, Force, Output, Switch, executor
 from evencover.output.atomic import reject_inputs
 
 experiment = App(
-    name="experiment",
-    help="Run the paper's study on its data or yours.",
-    help_format="plaintext",
+    name="experiment", help="Run the paper's study on its data or yours.", help_format="plaintext"
 )
 
 Format = Literal["markdown", "latex", "csv"]

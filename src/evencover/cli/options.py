@@ -233,14 +233,8 @@ def files_among(*texts: Sequence[str] | None) -> list[str]:
     return [*found, *(text.partition("=")[2] for text in found)]
 
 
-NOT_SETTABLE = (
-    "alpha",
-    "floor",
-    "from_logits",
-    "max_share",
-    "random_state",
-    "score",
-)  # have their own option
+# Parameters that have their own option.
+NOT_SETTABLE = ("alpha", "floor", "from_logits", "max_share", "random_state", "score")
 # Settings with one value per class, read from a file.
 FILES_OF_CLASSES = ("groups", "prevalence")
 

@@ -203,9 +203,7 @@ class ScoredRows:
     def _sampled(self) -> Array:
         """Choose the rows (N,) on which costs are estimated."""
         n_rows = len(self.labels)
-        ids = row_indices(0, n_rows) + np.uint64(
-            1 << 56
-        )  # a range of its own: no repetition has it
+        ids = row_indices(0, n_rows) + np.uint64(1 << 56)  # a range that no repetition has
         n_sampled = min(n_rows, MOST_COST_ROWS, max(64, MOST_COST_NUMBERS // self.n_classes))
         return ~other_rows(random_rows(0, ids, n_sampled), n_rows)
 

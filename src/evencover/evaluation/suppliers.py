@@ -38,10 +38,7 @@ class Suppliers(NamedTuple):
         return cls(order[:n_few], float(shares[n_few - 1]))
 
     def sentence(
-        self,
-        names: Sequence[str] | None,
-        n_classes: int,
-        *measured: tuple[float, float],
+        self, names: Sequence[str] | None, n_classes: int, *measured: tuple[float, float]
     ) -> str:
         """Name the classes; state labels per set and shortfall, without a cap and with one.
 

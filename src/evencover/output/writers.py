@@ -66,12 +66,7 @@ class Listing:
             whole_number(self.top, "top", "predict", 1)
 
     def blocks(
-        self,
-        predictor: BasePredictor,
-        probabilities: Any,
-        *,
-        ids: Any = None,
-        executor: Any = None,
+        self, predictor: BasePredictor, probabilities: Any, *, ids: Any = None, executor: Any = None
     ) -> Iterator[ListedSets]:
         """Yield listed sets; parameters are those of `predict_set_blocks`."""
         source = Fit.of(predictor).open(probabilities, ids=ids, read_labels=False)
