@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,16 +17,16 @@ ROWS_AT_ONCE = at_once(1 << 14)  # or classes, that one thread computes at a tim
 SPREAD_ROWS = 40.0  # pseudo-count of the variance within classes
 
 
-def normal_scores(indices: Array, n: int) -> FloatArray:
-    """Compute Phi^-1(index / n), bounded."""
+def normal_scores(n_scores: int, n: int, indices: Callable[[slice], Array]) -> FloatArray:
+    """Compute Phi^-1(index / n), bounded; `indices` returns those of some of the scores."""
     from scipy.special import ndtri
 
-    scores = np.empty(len(indices))
+    scores = np.empty(n_scores)
 
     def compute(some: slice) -> None:
-        ndtri(np.clip(indices[some] / n, 1e-7, 1 - 1e-7), out=scores[some])
+        ndtri(np.clip(indices(some) / n, 1e-7, 1 - 1e-7), out=scores[some])
 
-    on_slices(compute, len(indices), ROWS_AT_ONCE)
+    on_slices(compute, n_scores, ROWS_AT_ONCE)
     return scores
 
 

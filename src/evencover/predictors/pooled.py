@@ -96,7 +96,7 @@ class Pool:
         """The number of own scores of each class (K,)."""
         return np.diff(self.offsets)
 
-    @property
+    @cached_property
     def own_groups(self) -> GroupedScores:
         """Each class's own scores, sorted."""
         return GroupedScores(self.scores[self.indices], self.offsets)
@@ -304,11 +304,8 @@ class PooledPredictor(BasePredictor):
 
     def _levels(self, dealt: Dealt, folds: Array, alpha: ClassAlpha) -> tuple[Pool, FloatArray]:
         """Fit the distributions of the classes, and compute the level of every row (N,)."""
-        counts, n_classes, learns = (
-            np.diff(dealt.offsets),
-            len(dealt.offsets) - 1,
-            folds != HELD_OUT,
-        )
+        counts, n_classes = np.diff(dealt.offsets), len(dealt.offsets) - 1
+        learns = folds != HELD_OUT
         indices, scores = dealt.indices, dealt.scores
         if self.split == "holdout":
             learned = dealt.folds[dealt.by_score] != HELD_OUT
@@ -320,9 +317,10 @@ class PooledPredictor(BasePredictor):
         before -= np.repeat(dealt.offsets[:-1], counts)
         before -= _kernels.rank_within(cell, (N_FOLDS + 1) * n_classes)
         before = before.astype(np.int32)
-        n, models = fit_models(cell, normal_scores(indices + 0.5, n_rows), n_classes)
-        normal, level = normal_scores(np.arange(n_rows + 1), n_rows), np.empty(len(folds))
-        cell = cell.astype(np.int32)
+        x = normal_scores(len(folds), n_rows, lambda some: indices[some] + 0.5)
+        n, models = fit_models(cell, x, n_classes)
+        cell, level = cell.astype(np.int32), x  # which is no longer needed
+        normal = normal_scores(n_rows + 1, n_rows, lambda some: np.arange(some.start, some.stop))
         mean, deviation = models.mean.ravel(), models.deviation.ravel()
 
         def compute_prior(some: slice) -> None:
@@ -331,10 +329,8 @@ class PooledPredictor(BasePredictor):
 
         on_slices(compute_prior, len(level), ROWS_AT_ONCE)
         counted = learns if dealt.is_once is None else learns & dealt.by_class(dealt.is_once)
-        strength, guards = (
-            self._strength(level, counted, dealt.offsets, alpha),
-            self._guards(n, alpha),
-        )
+        strength = self._strength(level, counted, dealt.offsets, alpha)
+        guards = self._guards(n, alpha)
 
         def compute_level(some: slice) -> None:
             of_cell = n.ravel()[cell[some]], strength, guards.ravel()[cell[some]]
@@ -379,13 +375,11 @@ class PooledPredictor(BasePredictor):
         self, level: FloatArray, is_held_out: Array, counts: IntArray, alpha: ClassAlpha
     ) -> Groups:
         """Group held-out levels by alpha; classes of an alpha with too few use those of all."""
-        if self.split == "holdout":
-            level = level[is_held_out]
+        decides = is_held_out if self.split == "holdout" else slice(None)
+        level = level[decides]
         if alpha.is_one:
             return Groups(GroupedScores.one(level), alpha.of_class)
-        value_index = np.repeat(alpha.of_class, counts)
-        if self.split == "holdout":
-            value_index = value_index[is_held_out]
+        value_index = np.repeat(alpha.of_class, counts)[decides]
         groups = GroupedScores.sort(level, value_index, len(alpha.values))
         least = np.ceil(1 / alpha.values - 1 - 1e-9)  # as `least_rows`
         few = (groups.counts < least)[alpha.of_class]
