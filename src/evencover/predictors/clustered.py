@@ -171,31 +171,30 @@ class ClusteredPredictor(GroupPredictor):
         "with too few calibration examples to join a cluster use the standard threshold."
     )
 
-    def _calibrate(self, rows: CalibrationRows, state: Any = None) -> tuple[Thresholds, Any]:
-        return super()._calibrate(rows, self._find_clusters(rows))
-
-    def _find_clusters(self, rows: CalibrationRows) -> ClusterState:
-        """Find the clusters on a part of the rows."""
+    def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, ClusterState]:
+        """Find the clusters on a part of the rows, and calibrate them on the others."""
         alpha = self._class_alpha(rows).typical  # clustering depends on one alpha
         gamma, n_clusters = automatic_parameters(rows.class_counts, alpha, self.gamma)
         if self.n_clusters != "auto":
             n_clusters = int(self.n_clusters)
         n_clustering = floor(gamma * len(rows))
-        clustering, _ = rows.split(n_clustering, self.random_state)
+        clustering, proper = rows.split(n_clustering, self.random_state)
         cluster_of_class, problem = self._cluster(clustering, n_clusters, alpha)
         if problem:
             warn_caller(
                 f"Clustering is not possible: {problem}. "
                 "All classes use the standard threshold of all calibration rows."
             )
-            return ClusterState(cluster_of_class, 0.0, 0)
+            state = ClusterState(cluster_of_class, 0.0, 0)
+            return self._thresholds(self._derive(rows, state), rows), state
         n_null = int(((cluster_of_class < 0) & (rows.class_counts > 0)).sum())
         if n_null:
             warn_caller(
                 f"{n_null} of {rows.n_classes} classes have fewer than {least_count(alpha)} "
                 "examples for clustering; they use the standard threshold."
             )
-        return ClusterState(cluster_of_class, float(gamma), n_clustering)
+        state = ClusterState(cluster_of_class, float(gamma), n_clustering)
+        return self._thresholds(self._clusters(proper, state), rows), state
 
     def _cluster(
         self, rows: CalibrationRows, n_clusters: int, alpha: Fraction
@@ -228,6 +227,10 @@ class ClusteredPredictor(GroupPredictor):
         if not state.n_clusters:  # as STANDARD
             return rows.by_alpha(self._class_alpha(rows))
         _, proper = rows.split(state.n_clustering, self.random_state)
+        return self._clusters(proper, state)
+
+    def _clusters(self, proper: CalibrationRows, state: ClusterState) -> Groups:
+        """Group the scores of the rows that calibrate by cluster."""
         # The null cluster is compared with all classes, whose scores are the last group.
         clusters = state.cluster_of_class
         group_of_class = np.where(clusters < 0, state.n_clusters, clusters)

@@ -43,15 +43,16 @@ class GroupPredictor(BasePredictor):
     def _derive(self, rows: CalibrationRows, state: Any) -> Groups:
         """Divide the rows between groups of classes."""
 
-    def _calibrate(self, rows: CalibrationRows, state: Any = None) -> tuple[Thresholds, Any]:
-        """Compute thresholds; `state` has the groups, if they depend on the rows."""
-        thresholds = self._derive(rows, state).thresholds(
+    def _calibrate(self, rows: CalibrationRows) -> tuple[Thresholds, Any]:
+        return self._thresholds(self._derive(rows, None), rows), None
+
+    def _thresholds(self, groups: Groups, rows: CalibrationRows) -> Thresholds:
+        return groups.thresholds(
             self._class_alpha(rows),
             exact=self.exact,
             random_state=self.random_state,
             confidence=self.confidence,
         )
-        return thresholds, state
 
     def _own_guarantees(self, fit: Fit) -> FloatArray:
         """Return the guarantee of classes (K,) that are alone in their group."""
