@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from evencover import InputError, quantiles
 from evencover.quantiles import (
+    ClassAlpha,
     GroupedScores,
     conformal_quantile,
     conformal_rank,
@@ -127,6 +128,19 @@ def test_groups_are_calibrated_apart_and_minus_one_belongs_to_none(pairs, alpha)
     assert upper.tolist() == [q for q, _, _ in pairs_expected]
     assert lower.tolist() == [q for _, q, _ in pairs_expected]
     assert probability.tolist() == [float(p) for _, _, p in pairs_expected]
+
+
+@pytest.mark.parametrize("alpha", [0.1, ClassAlpha.of([0.1, 0.05] * 5000, None, 10_000)])
+def test_classes_with_as_many_scores_share_the_exact_arithmetic(monkeypatch, alpha):
+    """So its time does not grow with the number of classes."""
+    offsets, calls = np.arange(10_001) * 19, []
+    monkeypatch.setattr(quantiles, "ceil", lambda value: calls.append(value) or math.ceil(value))
+    grouped = GroupedScores(np.tile(np.arange(19.0), 10_000), offsets)
+    thresholds = grouped.thresholds(alpha, exact=True)
+    assert len(calls) < 5
+    ranks = [18, 18] if alpha == 0.1 else [18, 19]  # of 19, the 18th and the 19th
+    assert thresholds.upper[:2].tolist() == [rank - 1.0 for rank in ranks]
+    assert thresholds.upper_probability.tolist() == pytest.approx([1.0] * 10_000)
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.25, 0.4, 0.7] if IS_DEEP else [0.25, 0.4])

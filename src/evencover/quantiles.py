@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from math import ceil, floor, isqrt, log
 from typing import Any, NamedTuple
 
@@ -208,11 +208,20 @@ def conformal_ranks(
         # -(-a // b) is ceil(a / b), in integers.
         ranks = -(-(counts.astype(np.int64 if fits else object) + 1) * up // down)
         return np.asarray(ranks, np.int64)
-    real = (counts + 1.0) * (1 - alpha.floats)
+    n, alpha, inverse = _distinct_pairs(counts, alpha)
+    real = (n + 1.0) * (1 - alpha.floats)
     ranks = np.ceil(real).astype(np.int64)
     for index in np.flatnonzero(np.abs(real - np.rint(real)) < 1e-6):  # not decided in floats
-        ranks[index] = ceil((int(counts[index]) + 1) * (1 - alpha.exact(alpha.of_class[index])))
-    return ranks
+        ranks[index] = ceil((int(n[index]) + 1) * (1 - alpha.exact(alpha.of_class[index])))
+    return ranks[inverse]
+
+
+def _distinct_pairs(counts: IntArray, alpha: ClassAlpha) -> tuple[IntArray, ClassAlpha, IntArray]:
+    """Return the distinct pairs of a count and its alpha, and the index of each count's pair."""
+    n_values = len(alpha.values)
+    pairs, inverse = distinct(counts * n_values + alpha.of_class)
+    n, value_index = np.divmod(pairs, n_values)
+    return n, alpha._replace(of_class=value_index), inverse
 
 
 # ---- ranks with a confidence over calibration sets ---------------------------------------------
@@ -237,13 +246,11 @@ def least_rows(alpha: Alpha, confidence: Alpha | None = None) -> int:
 
 def _confident_ranks(counts: IntArray, alpha: ClassAlpha, delta: Fraction) -> IntArray:
     """Bisect all counts together: the tail falls from 1 at rank 0 to 0 at rank n + 1."""
-    n_values = len(alpha.values)
-    pairs, inverse = distinct(counts * n_values + alpha.of_class)
-    n, value_index = np.divmod(pairs, n_values)
+    n, alpha, inverse = _distinct_pairs(counts, alpha)
     low, high = np.zeros_like(n), n + 1
     while (high - low > 1).any():
         middle = (low + high) // 2
-        within = _tails_within(n, middle, alpha._replace(of_class=value_index), delta)
+        within = _tails_within(n, middle, alpha, delta)
         low, high = np.where(within, low, middle), np.where(within, middle, high)
     return high[inverse]
 
@@ -339,17 +346,18 @@ def select(values: FloatArray, indices: IntArray) -> FloatArray:
 class GroupedScores:
     """Calibration scores by group: group g has ``offsets[g]`` to ``offsets[g + 1]`` of them.
 
-    The scores of a single group may come in any order; a few ranks of them need no sort.
+    Those of a single group may come in any order if `sort_values` returns them sorted; a few ranks
+    of them need no sort.
     """
 
     values: FloatArray
     offsets: IntArray
-    is_sorted: bool = True  #: within groups
+    sort_values: Callable[[], FloatArray] | None = None
 
     @cached_property
     def scores(self) -> FloatArray:
         """The scores, sorted within groups."""
-        return self.values if self.is_sorted else np.sort(self.values)
+        return self.values if self.sort_values is None else self.sort_values()
 
     @classmethod
     def sort(
@@ -363,9 +371,9 @@ class GroupedScores:
         return cls(scores[order[offsets[0] :]], offsets - offsets[0])
 
     @classmethod
-    def one(cls, scores: FloatArray) -> GroupedScores:
-        """Wrap scores in any order as one group."""
-        return cls(scores, np.array([0, len(scores)]), is_sorted=False)
+    def one(cls, scores: FloatArray, sort: Callable[[], FloatArray] | None = None) -> GroupedScores:
+        """Wrap scores in any order as one group; `sort` returns them sorted, if they may be so."""
+        return cls(scores, np.array([0, len(scores)]), sort or partial(np.sort, scores))
 
     def with_all(self, scores: FloatArray) -> GroupedScores:
         """Append a group of all scores (N,), which are sorted."""
@@ -390,7 +398,7 @@ class GroupedScores:
         groups, ranks = np.broadcast_arrays(groups, ranks)
         inside = (ranks >= 1) & (ranks <= self.counts[groups])
         indices = (self.offsets[groups] + ranks - 1)[inside]
-        is_sorted = self.is_sorted or "scores" in vars(self)
+        is_sorted = self.sort_values is None or "scores" in vars(self)
         values = np.where(ranks < 1, -np.inf, np.inf)
         values[inside] = self.scores[indices] if is_sorted else select(self.values, indices)
         return values
@@ -422,8 +430,9 @@ class GroupedScores:
         if class_alpha.one is None:
             chance = np.clip((counts + 1.0) * (1 - class_alpha.floats) - (ranks - 1), 0, 1)
         else:
-            pairs, level = zip(counts.tolist(), ranks.tolist(), strict=True), 1 - class_alpha.one
-            chance = np.array([float((n + 1) * level - (k - 1)) for n, k in pairs])
+            sizes, size_of_group = distinct(counts)
+            aims = [(n + 1) * (1 - class_alpha.one) for n in sizes.tolist()]
+            chance = np.array([float(aim - ceil(aim) + 1) for aim in aims])[size_of_group]
         both = np.stack([ranks, ranks - 1])
         (upper, lower), shares = self.at_ranks(both, groups), self.tie_shares(groups, both)
         if shares is None:

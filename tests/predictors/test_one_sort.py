@@ -10,6 +10,7 @@ from evencover.predictors import make_predictor, normal_model, pooled
 N_ROWS, K = 4000, 40
 METHODS = {
     "standard": {},
+    "standard exact": {"exact": True},
     "classwise": {},
     "clustered": {"gamma": 0.5, "n_clusters": 3},
     "interpolated": {},
@@ -48,7 +49,8 @@ def n_sorted(monkeypatch):
 def example():
     rng = np.random.default_rng(0)
     labels = rng.permutation(np.arange(N_ROWS) % K)
-    return norm.cdf(np.linspace(-1, 1, K)[labels] + rng.normal(size=N_ROWS)), labels
+    scores = norm.cdf(np.linspace(-1, 1, K)[labels] + rng.normal(size=N_ROWS))
+    return 1 - (1 - scores), labels  # as of probabilities
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
@@ -60,6 +62,16 @@ def test_no_score_is_sorted_twice(n_sorted, method, floor):
     predictor.fit_scores(scores, labels, K, ranks=1 + np.arange(N_ROWS) % 3)
     assert sum(n_sorted) <= N_ROWS
     assert sum(n_sorted) > 0 or (method == "standard" and floor is None)  # the count would notice
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize("method", ["standard", "pooled"])
+def test_capped_fits_sort_no_score_twice(n_sorted, method):
+    scores, labels = example()
+    rows = np.repeat(scores[:, None] / (K - 1), K, axis=1)
+    rows[np.arange(N_ROWS), labels] = 1 - scores
+    make_predictor(method, score="softmax", exact=True, max_share=0.1).fit(rows, labels)
+    assert sum(n_sorted) == N_ROWS
 
 
 @pytest.mark.parametrize("threads", ["1", "2", "5"])

@@ -118,7 +118,7 @@ class CalibrationRows:
     def by(self, group_of_class: IntArray) -> GroupedScores:
         """Sort the scores within groups of classes; classes of group -1 are left out."""
         if not group_of_class.any():  # all are in group 0
-            return GroupedScores.one(self.scores)
+            return GroupedScores.one(self.scores, lambda: self.scores[self.by_score])
         n_groups = int(group_of_class.max()) + 1
         groups = group_of_class[self.labels]
         return GroupedScores.sort(self.scores, groups, n_groups, self.by_score)

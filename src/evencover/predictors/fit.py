@@ -131,6 +131,7 @@ class Fit:
         fit = cls(method, rows, thresholds, state, inputs, acceptance)
         if predictor.max_share is not None:
             assert limits is not None
+            vars(fit)["scored_rows"] = scored  # whose order is known
             fit = fit.capped(predictor.max_share, limits)
         fit.warn()
         return fit
