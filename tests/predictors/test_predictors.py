@@ -262,7 +262,7 @@ def test_one_thread_and_three_give_the_identical_result(
 
 @settings(max_examples=examples(20))
 @given(
-    method=st.sampled_from(["standard", "classwise"]),
+    method=st.sampled_from(["standard", "classwise", "grouped"]),
     score=st.sampled_from(SCORES),
     exact=st.booleans(),
     ties=st.sampled_from([None, "saturated", "duplicated", "quantised"]),
@@ -270,9 +270,10 @@ def test_one_thread_and_three_give_the_identical_result(
 )
 def test_sets_grow_as_alpha_falls(simulate, quietly, method, score, exact, ties, seed):
     rows, labels = simulate(150, 5, seed, ties=ties)
-    smaller = None
+    own, smaller = {"groups": [0, 1, 0, 1, 1]} if method == "grouped" else {}, None
     for alpha in (0.9, 0.5, 0.3, 0.11, 0.1, 0.05, 0.01):
-        predictor = make_predictor(method, alpha=alpha, score=score, exact=exact, random_state=seed)
+        parameters = {"alpha": alpha, "score": score, "exact": exact, "random_state": seed}
+        predictor = make_predictor(method, **parameters, **own)
         mask = quietly(predictor, rows, labels).predict_set(rows).to_mask()
         if smaller is not None:
             assert (mask >= smaller).all()
