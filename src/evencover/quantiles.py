@@ -178,7 +178,10 @@ def check_alpha(alpha: Any, name: str = "alpha", owner: str = "the method") -> f
     if not is_per_class(alpha):
         return float(exact_fraction(alpha, name, owner))
     known = by_class(alpha, name)
-    values = to_numpy(alpha).ravel().tolist() if known is None else list(known.values())
+    array = to_numpy(() if known is not None else alpha)
+    if array.size and array.dtype.kind == "f" and ((array > 0) & (array < 1)).all():
+        return float(array.max())
+    values = array.ravel().tolist() if known is None else list(known.values())
     if values and all(isinstance(value, float) and 0 < value < 1 for value in values):
         return float(max(values))
     return float(max(exact_fraction(value, name, owner) for value in values or [alpha]))

@@ -24,7 +24,7 @@ from evencover.data.source import Block, Source
 from evencover.engine.blocks import gathered, joined, map_source
 from evencover.errors import InputError
 from evencover.predictors.rule import BoundScore
-from evencover.quantiles import Thresholds, exact_fraction
+from evencover.quantiles import Thresholds, distinct, exact_fraction
 from evencover.randomness import RandomStream
 from evencover.scores import Score
 from evencover.sizes import at_once, sampled
@@ -98,7 +98,8 @@ class ScoreSample(NamedTuple):
         """Compute where classes exceed a share, and the shares of thresholds on the base score."""
         share, n_classes = exact_share(max_share), self.scores.shape[1]
         n_others = len(self.labels) - np.bincount(self.labels, minlength=n_classes)
-        most = np.array([floor(share * n) for n in n_others.tolist()])
+        sizes, size_of_class = distinct(n_others)
+        most = np.array([floor(share * n) for n in sizes.tolist()])[size_of_class]
         cap, excess, entered = (np.empty(n_classes) for _ in range(3))
         upper = np.minimum(thresholds.upper, LARGEST)  # no set has a class that is not listed
 
