@@ -53,6 +53,15 @@ def test_saved_and_loaded_it_gives_the_same_sets(data, tmp_path, reads):
     assert flavor.load_model(tmp_path / "model").predict_set(rows) == fitted.predict_set(rows)
 
 
+def test_one_missing_id_is_an_error(data):
+    from evencover.serving.mlflow import SetsModel
+
+    model = SetsModel(StandardPredictor(score="aps").fit(*data))
+    for missing in (None, float("nan"), ""):
+        with pytest.raises(InputError, match="row 7"):
+            model.predict(frame(data.rows, "probabilities", [*IDS[:7], missing, *IDS[8:]]))
+
+
 def test_a_run_logs_it(data, tmp_path, monkeypatch):
     from evencover.serving import mlflow as flavor
 

@@ -97,7 +97,7 @@ class SetsModel:
         """Return the frame of `PredictionSets.to_pandas`, one row per input row."""
         lists, ids = model_input[_column(self.predictor)], model_input.get("id")
         rows = np.array([np.asarray(row, dtype=np.float64) for row in lists])
-        ids = None if ids is None or ids.isna().any() else ids.tolist()
+        ids = None if ids is None else ids.tolist()
         return self.predictor.predict_set(rows, ids=ids).to_pandas()
 
 
