@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.arrays import Array, FloatArray, IntArray
 from evencover.arrow import import_pyarrow
 from evencover.data.source import Block
 from evencover.data.tools import with_sets
 from evencover.engine.blocks import map_source
 from evencover.errors import InputError
+from evencover.ids import id_values
 from evencover.output.atomic import atomic_path, safe_cell
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import Fit
@@ -113,10 +114,7 @@ def write_sets(
     spreadsheet.
     """
     check_sets_format(path)
-    row_ids = None if ids is None else to_numpy(ids)
-    if row_ids is not None and row_ids.dtype.kind not in "iuU":
-        row_ids = np.array([str(value) for value in row_ids.tolist()])
-    stop = 0
+    row_ids, stop = None if ids is None else id_values(ids), 0
 
     def numbered() -> Iterator[_Numbered]:
         nonlocal stop
@@ -152,7 +150,8 @@ def write_predictions(
         rows += [dict(zip(columns, row, strict=True)) for row in values]
     text = json.dumps(with_sets(document, rows), ensure_ascii=False, indent=1)
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        # A file name may have bytes that are no character; JSON and Python escape them alike.
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
     return len(rows)
 
 
