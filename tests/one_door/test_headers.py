@@ -113,6 +113,14 @@ def test_the_last_row_of_a_long_file_decides_too(folder):
         as_source("p.csv")
 
 
+@pytest.mark.parametrize("header", ["0, 1", " 0 ,1", "1, 0"])
+def test_space_makes_no_row_of_a_header(folder, header):
+    """It was read as one row more."""
+    (folder / "p.csv").write_text(f"{header}\n0.25,0.75\n0.5,0.5\n")
+    with pytest.raises(InputError, match=r"white space|header"):
+        model_of(2).predict_set("p.csv")
+
+
 @pytest.mark.parametrize("header", [[0, 0, 1], [1, 1, 0], [0, 0, 0]])
 def test_equal_integers_are_no_header(path, header):
     """Rows that do not sum to 1 are an error of their own."""

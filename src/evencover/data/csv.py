@@ -149,8 +149,9 @@ def csv_header(location: Location, keys: Keys | None) -> tuple[list[str], bool]:
     if is_header is None and (asked > {None} or (keys.classes and keys.classes <= set(first))):
         is_header = True
     elif is_header is None and len(numbers) == len(first):
-        is_header = all(map(str.isdecimal, first)) and len(set(first)) == len(first)
-        is_unclear = first == ["1", "0"] or (not second and {*first} == {"0", "1"})
+        plain = list(map(str.strip, first))
+        is_header = all(map(str.isdecimal, plain)) and len(set(plain)) == len(plain)
+        is_unclear = plain == ["1", "0"] or (not second and {*plain} == {"0", "1"})
         if is_header and (is_unclear or _has_row_of_integers(location, first)):
             raise InputError(
                 f"The first line of '{location}' may be a header or a row, because it has integers "
