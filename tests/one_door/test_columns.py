@@ -92,6 +92,15 @@ def test_classes_that_look_reserved_come_with_a_remedy(tmp_path, kind):
     assert source.labels.tolist() == LETTER_LABELS.tolist()
 
 
+@pytest.mark.parametrize("kind", TABLES)
+def test_so_do_they_if_one_other_class_is_left(tmp_path, kind):
+    names, (rows, labels) = ["Y", "y", "z"], simulated(60, 3)
+    path = write(tmp_path, kind, names, rows)
+    with pytest.raises(InputError, match=r"(?=.*\bY\b)(?=.*probabilities_key)"):
+        as_source(path, labels)
+    assert as_source(path, labels, probabilities_key="*").class_names == tuple(names)
+
+
 def test_the_remedy_on_the_command_line(folder, run):
     write(folder, "csv", LETTERS, LETTER_ROWS)
     np.save("y.npy", LETTER_LABELS)
