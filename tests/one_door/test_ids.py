@@ -400,6 +400,17 @@ def test_a_folder_where_one_file_lacks_ids_is_an_error(tmp_path, kind, without):
         assert len(sets_of(rows, ids=False)) == 2 * N
 
 
+def test_ids_of_parts_are_those_of_one_file(tmp_path):
+    """The ids of the first part look like integers, those of the second do not."""
+    ids = [str(n) if row < 20 else f"x{n}" for row, n in enumerate(NUMBERS)]
+    write(tmp_path, "csv", ids)
+    heading, *lines = (tmp_path / "p.csv").read_text("utf-8").splitlines(keepends=True)
+    (tmp_path / "parts").mkdir()
+    for part, rows in enumerate((lines[:20], lines[20:])):
+        (tmp_path / "parts" / f"{part}.csv").write_text("".join([heading, *rows]), "utf-8")
+    assert sets_of(tmp_path / "parts") == sets_of(tmp_path / "p.csv") == sets_of(ROWS, ids=ids)
+
+
 def test_batches_of_which_one_lacks_ids_are_an_error():
     batches = [{"probs": ROWS[:20], "ids": NUMBERS[:20]}, {"probs": ROWS[20:]}]
     for given in (batches, batches[::-1]):

@@ -289,6 +289,31 @@ def test_cells_of_which_one_is_no_number_are_text(files):
     assert state_of(fitted("rows.npz", write_labels("mixed.csv", labels))) == expected
 
 
+SPACED = ["a", " a", "a ", " ", "\u3000", "b"]
+
+
+def test_lines_of_text_are_names_with_their_space(files):
+    expected = state_of(fitted(ROWS, LABELS, ids=IDS, class_names=SPACED))
+    lines = [SPACED[y] for y in LABELS]
+    for end in ("\n", "\r\n"):
+        Path("y.txt").write_text(end.join(lines) + end, encoding="utf-8", newline="")
+        assert state_of(fitted(ROWS, "y.txt", ids=IDS, class_names=SPACED)) == expected
+    Path("y.txt").write_text("".join(f" {y}\t\n" for y in LABELS))  # integers have none
+    assert state_of(fitted(ROWS, "y.txt", ids=IDS, class_names=SPACED)) == expected
+    Path("y.txt").write_text("".join(f"{NAMES[y]} \n" for y in [2, *LABELS[1:]]))
+    with pytest.raises(InputError, match="white space"):
+        fitted(ROWS, "y.txt", class_names=NAMES)
+
+
+def test_labels_of_two_files_of_two_types_are_an_error_that_names_both(files):
+    for kind in ("csv", "parquet"):
+        write_labels(f"1.{kind}", LABELS.tolist() if kind == "csv" else NUMBERS)
+        write_labels(f"2.{kind}", ["ant"] * len(ROWS))
+        rows = {"probs": np.concatenate([ROWS, ROWS]), "class_names": NAMES}
+        with pytest.raises(InputError, match=rf"(?=.*1\.{kind})(?=.*2\.{kind})"):
+            fitted(rows, f"[12].{kind}")
+
+
 def test_callers_that_know_say_so():
     """scikit-learn's labels of ConformalClassifier are values of `classes_`, never indices."""
     from sklearn.linear_model import LogisticRegression

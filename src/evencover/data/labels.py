@@ -85,9 +85,9 @@ def separate_labels(
             f"All files of '{labels}' must have ids if one has. Got none in '{without}'."
         )
     return SeparateLabels(
-        joined_columns(values, "Labels"),
-        None if ids[0] is None else joined_columns(list(map(_ids_of, ids, files)), "Ids"),
-        None if any(column is None for column in times) else joined_columns(times, "Times"),
+        joined_columns(values, "labels", files),
+        None if ids[0] is None else joined_columns(list(map(_ids_of, ids, files)), "ids", files),
+        None if any(column is None for column in times) else joined_columns(times, "times", files),
         row_name,
         *parts[0][4:],
     )
@@ -98,12 +98,23 @@ def _ids_of(ids: Array, file: Location) -> Array:
     return id_values(ids, lambda row: f"row {row} of '{file}'")
 
 
-def joined_columns(columns: Sequence[Array], what: str) -> Array:
-    """Concatenate arrays; empty ones do not affect the type."""
-    filled = [column for column in columns if len(column)] or columns[:1]
-    if len({column.dtype.kind in "iu" for column in filled}) > 1:
-        raise InputError(f"{what} of all files must be integers, or all text.")
-    return filled[0] if len(filled) == 1 else np.concatenate(filled)
+def joined_columns(columns: Sequence[Array], what: str, files: Sequence[object]) -> Array:
+    """Concatenate columns of files; empty ones do not affect the type.
+
+    An integer id equals its decimal text, so ids of both types become text.
+    """
+    filled = [i for i, column in enumerate(columns) if len(column)] or [0]
+    joined = [columns[i] for i in filled]
+    are_integers = [column.dtype.kind in "iu" for column in joined]
+    if len(set(are_integers)) > 1 and what == "ids":
+        joined = [column.astype(str).astype(object) for column in joined]
+    elif len(set(are_integers)) > 1:
+        two = [files[filled[are_integers.index(is_integer)]] for is_integer in (True, False)]
+        raise InputError(
+            f"All files must have {what} of one type. Got integers in {two[0]}, and others in "
+            f"{two[1]}; put all {what} into one file, or write them as text in Parquet."
+        )
+    return joined[0] if len(joined) == 1 else np.concatenate(joined)
 
 
 def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
@@ -182,8 +193,11 @@ def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
                 yield LazyArrays({k: partial(whole, arrays, identity.size, k) for k in arrays})
         else:
             with location.open("rb") as file:
-                lines = [line.strip() for line in file.read().decode("utf-8-sig").split("\n")]
-            yield {ONLY_COLUMN: integers_if_all([line for line in lines if line])}
+                text = file.read().decode("utf-8-sig").replace("\r\n", "\n")
+            lines = list(filter(None, text.split("\n")))  # a name may be white space
+            values = integers_if_all(list(map(str.strip, lines)))
+            is_text = values.dtype.kind == "O"
+            yield {ONLY_COLUMN: np.array(lines, dtype=object) if is_text else values}
 
 
 def columns_of(table: Table) -> Mapping[str, Array]:

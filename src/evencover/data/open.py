@@ -99,6 +99,7 @@ def concatenated(files: Sequence[Contents], name: str) -> Contents:
         is_top_k=readers[0].is_top_k,
         may_lack_classes=any(reader.may_lack_classes for reader in readers),
     )
+    names = [file.reader.name for file in files]
     labels = [file.labels.values for file in files if file.labels is not None]
     ids = [id_values(file.ids, file.reader.row_name) for file in files if file.ids is not None]
     left_out = {column: why for file in files for column, why in file.columns.left_out.items()}
@@ -106,8 +107,9 @@ def concatenated(files: Sequence[Contents], name: str) -> Contents:
     return replace(
         first,
         reader=reader,
-        labels=Labels(joined_columns(labels, "Labels")) if labels else None,
-        ids=joined_columns(ids, "Ids") if ids else None,
+        labels=Labels(joined_columns(labels, "labels", names)) if labels else None,
+        ids=joined_columns(ids, "ids", names) if ids else None,
+        integers_may_be_names=any(file.integers_may_be_names for file in files),
         columns=first.columns._replace(left_out=left_out, guessed=guessed),
     )
 
