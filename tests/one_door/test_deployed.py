@@ -95,6 +95,29 @@ def test_a_flat_list_is_one_row_or_several_and_the_error_says_so():
     assert dense(as_source(best)) == [{"POSITIVE": 0.9}, {"NEGATIVE": 0.8}]
 
 
+def test_rows_of_numbers_by_class_are_top_k_rows():
+    """A service takes them, too."""
+    rows = [{"bee": 0.7, "ant": 0.2, "cat": 0.1}, {"cat": 0.6, "ant": 0.3, "bee": 0.1}]
+    source = as_source(rows, ["bee", "cat"])
+    assert source.class_names == ("ant", "bee", "cat")
+    assert source.labels.tolist() == [1, 2]
+    (block,) = source.blocks()
+    assert block.rows.to_dense().tolist() == [[0.2, 0.7, 0.1], [0.3, 0.1, 0.6]]
+
+
+@pytest.mark.parametrize("entry", [{"label": "a"}, {"name": "a", "conf": 0.5}, {}])
+def test_entries_without_a_class_or_a_score_are_an_error_that_shows_how_to_write_them(
+    tmp_path, entry
+):
+    rows = [[{"label": "a", "score": 0.5}, {"label": "b", "score": 0.4}], [entry]]
+    for some in (rows, rows[::-1], rows[1:]):
+        path = tmp_path / "p.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in some))
+        for given in (some, path):
+            with pytest.raises(InputError, match=rf'"score": .* row {some.index([entry])}\b'):
+                as_source(given)
+
+
 def test_lists_of_indices():
     records = stored("classes_scores.jsonl")
     source = as_source(FOLDER / "classes_scores.jsonl")
@@ -239,6 +262,19 @@ def test_labels_are_joined_by_the_path_of_the_image(images, folder):
     assert list(expected.class_names_) == names
 
 
+def test_labels_by_filepath_are_joined_only_on_request(images, folder, run):
+    _, rows, labels, paths = images
+    lines = Path("labels.csv").read_text("utf-8").split("\n", 1)[1]
+    Path("by_path.csv").write_text(f"filepath,label\n{lines}", "utf-8")
+    fit = ("calibrate", "cal.json", "--labels", "by_path.csv", "-o", "m.safetensors")
+    line = refused(run(*fit))
+    assert "--ids-key filepath" in line
+    succeeded(run(*fit, "--ids-key", "filepath"))
+    expected = fitted(rows, labels, ids=paths)
+    found = fitted(as_source("cal.json", "by_path.csv", ids_key="filepath"))
+    assert state_of(found) == state_of(expected)
+
+
 def test_predict_writes_the_same_json_with_sets(images, folder, run):
     fit = ("--labels", "labels.csv", "--score", "aps", "--alpha", "0.3", "-o", "m.safetensors")
     succeeded(run("calibrate", "cal.json", *fit, "--accept-accuracy", "0.85"))
@@ -290,6 +326,26 @@ def test_an_image_without_classifications_is_unchanged(images, folder, run):
     written = json.loads(Path("out.json").read_text("utf-8"))["predictions"]
     assert written[7] == document["predictions"][7]
     assert ["prediction_set" in each for each in written].count(False) == 2
+
+
+def test_file_names_that_are_no_text_come_back(images, folder, run):
+    """Python writes the byte E9 of such a name as half of a surrogate pair."""
+    fit = ("--labels", "labels.csv", "-o", "m.safetensors", "--method", "standard")
+    succeeded(run("calibrate", "cal.json", *fit))
+    document = json.loads(Path("cal.json").read_text("utf-8"))
+    assert "failures" in document["predictions"][0]
+    document["predictions"][0]["filepath"] = "caf\udce9.jpg"
+    Path("new.json").write_text(json.dumps(document))
+    succeeded(run("predict", "m.safetensors", "new.json", "-o", "out.json"))
+    written = json.loads(Path("out.json").read_text("utf-8"))["predictions"]
+    assert written[0] == document["predictions"][0]
+    document["predictions"][1]["filepath"] = "caf\udce9.jpg"
+    Path("new.json").write_text(json.dumps(document))
+    predict = ("predict", "m.safetensors", "new.json", "-o", "again.json")
+    assert "row 0" in refused(run(*predict))
+    succeeded(run(*predict, "--no-ids"))
+    written = json.loads(Path("again.json").read_text("utf-8"))["predictions"]
+    assert written[1]["filepath"] == "caf\udce9.jpg"
 
 
 def test_an_image_of_a_class_that_calibration_never_saw_is_an_error(images, folder, run):

@@ -48,7 +48,8 @@ def of_table(table: Table, keys: Keys) -> Contents:
         others = [column for column in table.columns if column.name not in used]
         label, ids = choose_keys(others, keys, table.name)
         uses = {"numbers": "listed classes", "labels": label, "ids": ids}
-        columns = ColumnUses({use: key for use, key in uses.items() if key is not None})
+        left_out = {name: kind for name, kind in others if name not in (label, ids)}
+        columns = ColumnUses({use: key for use, key in uses.items() if key is not None}, left_out)
     else:
         layout = choose(table.columns, keys, table.name, named=table.has_names, index=table.index)
         label, ids, columns = layout.label, layout.ids, layout.columns
@@ -65,7 +66,14 @@ def of_table(table: Table, keys: Keys) -> Contents:
     if layout.is_list and table.class_names is not None and reader.n_classes:
         stored = json.loads(table.class_names)
         names = checked_names(stored, reader.n_classes, f"{NAMES_KEY} in {table.name}")
-    return Contents(reader=reader, class_names=names, logits=layout.logits, **about)
+    are_numbered = table.has_names and not layout.is_list and names is None
+    return Contents(
+        reader=reader,
+        class_names=names,
+        integers_may_be_names=are_numbered,
+        logits=layout.logits,
+        **about,
+    )
 
 
 class Entries(NamedTuple):

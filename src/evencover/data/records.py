@@ -63,6 +63,8 @@ class RecordTable(FileTable):
         kinds = {name: _kind_of_values(values) for name, values in samples.items()}
         if n_rows == 0:
             kinds = {PROBABILITY_KEYS[0]: "list"}
+        if kinds.get(ONLY_COLUMN) == "other":  # entries without a class or a score
+            kinds[ONLY_COLUMN] = "entries"
         return cls(
             name=owner,
             location=location,

@@ -26,7 +26,8 @@ def species_net(document: Any) -> Records:
     if not all(isinstance(each, Mapping) and "filepath" in each for each in predictions):
         return None
     found = [each for each in predictions if isinstance(each.get("classifications"), Mapping)]
-    return [{"id": each["filepath"], **each["classifications"]} for each in found]
+    paths = [{"id": each["filepath"], "filepath": each["filepath"]} for each in found]
+    return [path | each["classifications"] for path, each in zip(paths, found, strict=True)]
 
 
 def table_by_id(document: Any) -> Records:
@@ -121,14 +122,26 @@ def are_records(values: Any) -> bool:
         return any(rule(values) is not None for rule in RULES)
     if not isinstance(values, list | tuple) or not values:
         return False
-    is_record = isinstance(values[0], Mapping) and lists_classes(values[0])
-    return is_record or is_entries(values[0]) or is_entries(values)
+    first = values[0]
+    if isinstance(first, Mapping):
+        return lists_classes(first) or _names_numbers(first) or is_entries(values)
+    return isinstance(first, list | tuple) and len(first) > 0 and isinstance(first[0], Mapping)
+
+
+def _names_numbers(row: Mapping[Any, Any]) -> bool:
+    """Return whether a row has a number by class, as requests to a service may have."""
+    return len(row) > 0 and all(isinstance(number, Real) for number in row.values())
 
 
 def table_of_rows(values: Any, keys: Keys) -> RecordTable:
     """Return what a tool writes, or rows as a pipeline returns them, as a table."""
     owner = "the dictionary" if isinstance(values, Mapping) else "the list"
-    found = records_of(values, owner)
+    found = [
+        [{"label": name, "score": number} for name, number in row.items()]
+        if isinstance(row, Mapping) and _names_numbers(row)
+        else row
+        for row in records_of(values, owner)
+    ]
     return RecordTable.open(None, None, keys, lambda _: iter(found), owner)
 
 
