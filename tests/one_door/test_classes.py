@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from cli.running import refused, succeeded
+from cli.running import refused, sets_in, succeeded
 from one_door.material import (
     best,
     calibrated,
@@ -365,6 +365,78 @@ def test_columns_without_names_are_in_the_order_of_the_model():
     assert (
         sets_of(model, ROWS[:, ORDER], ids=IDS, class_names=[NAMES[y] for y in ORDER]) == expected
     )
+
+
+PERMUTED = [str(y) for y in ORDER]
+NUMBERED = [PERMUTED[y] for y in LABELS]
+
+
+@pytest.mark.parametrize("kind", ["frame", "batches", "csv", "parquet", "jsonl", "parts"])
+def test_columns_0_1_2_are_asked_if_classes_have_these_names_in_another_order(tmp_path, kind):
+    model = calibrated(K, PERMUTED)
+    path = tmp_path / f"p.{kind}"
+    frame = pd.DataFrame(ROWS, columns=list(map(str, range(K))))
+    if kind == "csv":
+        write_cells(path, with_header(list(frame), ROWS))
+    elif kind == "parquet":
+        frame.to_parquet(path, index=False)
+    elif kind == "jsonl":
+        write_lines(path, frame.to_dict("records"))
+    elif kind == "parts":
+        path.mkdir()
+        for part, rows in enumerate(np.split(ROWS, [30])):
+            write_cells(path / f"{part}.csv", with_header(list(frame), rows))
+    rows = {"frame": frame, "batches": [frame[:30], frame[30:]]}.get(kind, path)
+    for use in (model.predict_set, model.predict_p, lambda x: model.evaluate(x, NUMBERED)):
+        with pytest.raises(InputError, match=r"(?=.*labels_are)(?=.*--labels-are)"):
+            use(rows)
+    how = {"ids": IDS, "labels_are": "names"}
+    by_name = sets_of(model, ROWS[:, ORDER], ids=IDS)
+    assert sets_of(model, rows, **how) == by_name
+    assert [s for block in model.predict_set_blocks(rows, **how) for s in block.to_lists()] == (
+        by_name
+    )
+    np.testing.assert_array_equal(
+        model.predict_p(rows, **how), model.predict_p(ROWS[:, ORDER], ids=IDS)
+    )
+    by_index = sets_of(model, ROWS, ids=IDS)
+    assert by_index != by_name
+    assert sets_of(model, rows, ids=IDS, labels_are="indices") == by_index
+    assert sets_of(model, rows, ids=IDS, class_names=PERMUTED) == by_index
+
+
+def test_other_columns_0_1_2_are_in_the_order_of_the_model():
+    for names in (NAMES, [f"{y}0" for y in range(K)], list(map(str, range(K)))):
+        model, frame = calibrated(K, names), pd.DataFrame(ROWS)
+        for how in ({}, {"labels_are": "names"}, {"labels_are": "indices"}):
+            assert sets_of(model, frame, ids=IDS, **how) == sets_of(model, ROWS, ids=IDS)
+
+
+@pytest.mark.parametrize("kind", ["columns", "lists"])
+def test_predict_takes_the_remedy_that_it_names(folder, run, kind):
+    model = calibrated(K, PERMUTED)
+    save(model, "m.safetensors")
+    if kind == "columns":
+        known = ROWS
+        write_cells(folder / "p.csv", with_header(range(K), ROWS, id=IDS))
+    else:
+        known, path = top_of(ROWS, 3), folder / "p.jsonl"
+        lists = zip(IDS, *(part.tolist() for part in best(ROWS, 3)), strict=True)
+        write_lines(path, ({"id": i, "labels": c, "scores": p} for i, c, p in lists))
+    rows = "p.csv" if kind == "columns" else "p.jsonl"
+    assert "--labels-are" in refused(run("predict", "m.safetensors", rows, "-o", "s.jsonl"))
+    succeeded(run("predict", "m.safetensors", rows, "-o", "s.jsonl", "--labels-are", "indices"))
+    assert sets_in("s.jsonl") == sets_of(model, known, ids=IDS)
+
+
+def test_lists_of_a_later_file_are_asked_too(tmp_path):
+    """The first file states that its integers are indices."""
+    lists = [part.tolist() for part in best(ROWS, 3)]
+    for part, key in enumerate(["indices", "labels"]):
+        records = ({key: c, "scores": p} for c, p in zip(*lists, strict=True))
+        write_lines(tmp_path / f"{part}.jsonl", records)
+    with pytest.raises(InputError, match="labels_are"):
+        calibrated(K, PERMUTED).predict_set(tmp_path)
 
 
 def test_a_model_with_names_takes_no_other_class_names():

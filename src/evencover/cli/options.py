@@ -89,6 +89,8 @@ class Rows:
     "Ignore the ids."
     class_names: str | None = None
     "File of class names, one per line, or a model."
+    labels_are: Literal["indices", "names"] | None = None
+    "What integers that stand for classes are: indices or names."
     header: bool | None = None
     "Whether the first line of a CSV file names the columns."
 
@@ -132,8 +134,6 @@ class Input(Rows):
     "File, folder, glob or URL of labels; joined by id."
     labels_key: str | None = None
     "Name of the labels."
-    labels_are: Literal["indices", "names"] | None = None
-    "What integer labels are: indices or names."
     allow_sorted: Switch = False
     "Accept rows whose numbers all decrease."
 

@@ -96,7 +96,7 @@ class Contents:
     reader: Reader
     class_names: tuple[str, ...] | None = None  #: of the reader's classes
     is_open: bool = False  #: whether there may be other classes than those that rows list
-    integers_may_be_names: bool = False  #: whether rows list labels that are integers
+    integers_may_be_names: bool = False  #: whether rows list integers, or columns are 0, 1, 2, ...
     logits: bool | None = None  #: whether the rows are logits; None if the input does not state it
     labels: Labels | None = None
     ids: Any = None  #: (N,) as they are stored
@@ -114,14 +114,22 @@ class Contents:
         Return the classes, and that of each column; None if they are the same.
         """
         name, is_top_k = self.reader.name, self.reader.is_top_k
+        is_unclear = self.integers_may_be_names and own.names is None
+        is_unclear = is_unclear and classes.number_name is not None
+        if not is_top_k:  # columns have all names, or none
+            is_unclear = is_unclear and own.index.keys() == classes.index.keys()
+            own = Classes(own.n, tuple(own.index)) if is_unclear and labels_are == NAMES else own
         if own.names is not None and not (classes.names is None and count_up(own.names)):
             new, names = classes.match(own.names, name, all_of_them=not is_top_k), classes.names
         else:
-            if self.integers_may_be_names and classes.number_name and labels_are != INDICES:
+            if is_unclear and labels_are != INDICES:
+                what, remedy = f"The columns 0, 1, 2, ... of {name}", "or 'names' (--labels-are)"
+                if is_top_k:
+                    what = f"The integers that {name} lists"
+                    remedy = "(--labels-are indices) if they are, or write names as text"
                 raise InputError(
-                    f"The integers that {name} lists may be indices or names, because the class "
-                    f"{classes.number_name!r} has a number as its name. Write names as text; if "
-                    "they are indices, state labels_are='indices' (--labels-are indices)."
+                    f"{what} may be indices or names, because the class {classes.number_name!r} "
+                    f"has a number as its name; state labels_are='indices' {remedy}."
                 )
             if own.n != classes.n and (own.n > classes.n if self.is_open else own.n):
                 raise InputError(
@@ -227,7 +235,8 @@ class Source:
                     f"'class_names' must have one name per class. Got {named.n} for "
                     f"{reader.n_classes}."
                 )
-            classes, class_of_column = contents.among(named, classes, None, labels_are)
+            are = labels_are if reader.is_top_k else INDICES  # these name columns by index
+            classes, class_of_column = contents.among(named, classes, None, are)
         elif expected is None and contents.is_open:
             classes = contents.with_classes_of_labels(classes, labels_are)
             more = classes.n > reader.n_classes
@@ -337,7 +346,7 @@ class Source:
             )
         how: Any = {"labels_are": self.labels_are, "allow_unknown": self.allow_unknown}
         labels = self.classes.label_indices(values, n_rows, owner, row_name, **how)
-        if columns.left_out and (labels == self.n_classes).any():
+        if columns.left_out and not self.reader.is_top_k and (labels == self.n_classes).any():
             texts = map(str, values.ravel()[labels == self.n_classes].tolist())
             lost = sorted(columns.left_out.keys() & set(texts))
             if lost:

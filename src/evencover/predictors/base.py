@@ -426,6 +426,7 @@ class BasePredictor(Method, Shown):
         *,
         ids: Any = None,
         class_names: Any = None,
+        labels_are: str | None = None,
         executor: Any = None,
     ) -> PredictionSets:
         """Compute the prediction set of each row, the most probable class first.
@@ -439,6 +440,8 @@ class BasePredictor(Method, Shown):
             equal rows that are passed one at a time share theirs.
         class_names
             Names of the classes of these rows by index, if neither rows nor model have them.
+        labels_are
+            "indices" or "names": what integers are that rows list, or that name columns.
         """
         fit, few = Fit.of(self), None
         if executor is None and class_names is None and ids is not False:
@@ -447,7 +450,8 @@ class BasePredictor(Method, Shown):
             sets = fit.rule.few_sets(few, ids)
             fit.check_precision(few)
             return sets
-        source = fit.open(probabilities, ids=ids, read_labels=False, class_names=class_names)
+        how: Any = {"class_names": class_names, "labels_are": labels_are}
+        source = fit.open(probabilities, ids=ids, read_labels=False, **how)
         parts = _map_sets(fit, source, executor)
         return PredictionSets.concatenate(parts, source.n_rows).indexed_like(probabilities)
 
@@ -457,6 +461,7 @@ class BasePredictor(Method, Shown):
         *,
         ids: Any = None,
         class_names: Any = None,
+        labels_are: str | None = None,
         executor: Any = None,
     ) -> Answers:
         """Answer each row at the finest level that is accurate enough; None for a review.
@@ -465,32 +470,44 @@ class BasePredictor(Method, Shown):
 
         Parameters
         ----------
-        probabilities, ids, class_names, executor
+        probabilities, ids, class_names, labels_are, executor
             As in `predict_set`.
         """
-        answers = self.predict_set(
-            probabilities, ids=ids, class_names=class_names, executor=executor
-        ).answers
+        how: Any = {"class_names": class_names, "labels_are": labels_are, "executor": executor}
+        answers = self.predict_set(probabilities, ids=ids, **how).answers
         if answers is None:
             raise InputError("Answers need cutoffs; call 'fit_acceptance' (--accept-accuracy).")
         return answers
 
     def predict_set_blocks(
-        self, probabilities: Any, *, ids: Any = None, executor: Any = None
+        self,
+        probabilities: Any,
+        *,
+        ids: Any = None,
+        class_names: Any = None,
+        labels_are: str | None = None,
+        executor: Any = None,
     ) -> Iterator[PredictionSets]:
         """Yield the prediction sets block by block; on an executor, part by part."""
-        fit = Fit.of(self)
-        return _map_sets(fit, fit.open(probabilities, ids=ids, read_labels=False), executor)
+        fit, how = Fit.of(self), {"class_names": class_names, "labels_are": labels_are}
+        return _map_sets(fit, fit.open(probabilities, ids=ids, read_labels=False, **how), executor)
 
-    def predict_p(self, probabilities: Any, *, ids: Any = None) -> Any:
+    def predict_p(
+        self,
+        probabilities: Any,
+        *,
+        ids: Any = None,
+        class_names: Any = None,
+        labels_are: str | None = None,
+    ) -> Any:
         """Compute the conformal p-value of each class in each row (N, K).
 
         The set at level alpha is {y : p > alpha}, for every alpha; a floor and the most probable
         class (`keep_top`) may add classes to it. Of top-k rows the result is a SciPy CSR array
         with the p-values of the listed classes.
         """
-        fit = Fit.of(self)
-        source = fit.open(probabilities, ids=ids, read_labels=False)
+        fit, how = Fit.of(self), {"class_names": class_names, "labels_are": labels_are}
+        source = fit.open(probabilities, ids=ids, read_labels=False, **how)
         parts = list(map_source(source, partial(fit.p_values, logits=source.logits)))
         if not isinstance(parts[0], np.ndarray):
             from scipy.sparse import vstack
