@@ -200,10 +200,9 @@ def choose(
             f"out, set labels_key or ids_key (--labels-key, --ids-key), or {_REMEDY}."
         )
     if len(numbers) < 1 + (list_column is None):
-        needed = "at least 2 classes with a" if numbers else "a list column of probabilities, or one"
         raise InputError(
-            f"{owner} must have {needed} column of probabilities per class. Got the columns "
-            f"{listed(kinds) or 'none'}; {_REMEDY}."
+            f"{owner} must have a list column of probabilities, or one column of probabilities for "
+            f"each of at least 2 classes. Got the columns {listed(kinds) or 'none'}; {_REMEDY}."
         )
     class_names = None
     if list_column is None and named and not count_up(numbers):
