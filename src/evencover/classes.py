@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 from unicodedata import category, normalize
 
 import numpy as np
@@ -103,7 +103,7 @@ class Classes:
         names, are indices. If some class has a number as its name, other than its own index, the
         user must state what integers are: `labels_are` is "indices" or "names". Messages use
         `owner`, and `row_name` to describe a row. With `allow_unknown`, names that are not among
-        the classes become `n`; numbers and missing labels do not.
+        the classes become `n`; numbers, missing labels and names that look like a class do not.
         """
         values = to_numpy(labels, owner)
         values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
@@ -173,6 +173,11 @@ class Classes:
             is_name = is_text and label.strip() not in MISSING
             if indices[row] == n and not (allow_unknown and is_name):
                 raise self.unknown_label(label, row_name(row))
+        if n in indices:  # most likely mistyped, if it looks like a known one
+            known = {_visible(name, "NFC") for name in index} - {""}
+            for label in sorted({str(label) for label in labels} - index.keys()):
+                if _visible(label, "NFC") in known:
+                    raise self.unknown_label(label, row_name(list(map(str, labels)).index(label)))
         return np.array(indices, dtype=np.int64)
 
     def _of_decimals(
@@ -203,9 +208,9 @@ class Classes:
         )
 
 
-def _visible(name: str) -> str:
+def _visible(name: str, form: Literal["NFC", "NFKC"] = "NFKC") -> str:
     """Return a name without what the eye does not see: surrounding space and Unicode form."""
-    folded = normalize("NFKC", name)
+    folded = normalize(form, name)
     return "".join(each for each in folded if category(each) != "Cf").strip()
 
 

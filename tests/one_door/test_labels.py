@@ -305,6 +305,20 @@ def test_lines_of_text_are_names_with_their_space(files):
         fitted(ROWS, "y.txt", class_names=NAMES)
 
 
+@every_use
+@pytest.mark.parametrize("like", ["ant ", "\u00a0ant", "ant\u200b"])
+def test_labels_that_only_look_like_a_class_are_no_unknown_classes(use, like):
+    """They were left out, or counted as misses."""
+    with pytest.raises(InputError, match=r"(?=.*differs from 'ant' only)(?=.*\brow 3\b)"):
+        use([*TEXTS[:3], like, *TEXTS[4:]])
+
+
+def test_other_unknown_labels_are_misses():
+    """Characters that are alike but not equal may be classes of their own."""
+    for label in ("\u00b2", "wasp", "Ant"):
+        assert in_evaluate([label, *TEXTS[1:]]) != in_evaluate(TEXTS)
+
+
 def test_labels_of_two_files_of_two_types_are_an_error_that_names_both(files):
     for kind in ("csv", "parquet"):
         write_labels(f"1.{kind}", LABELS.tolist() if kind == "csv" else NUMBERS)
