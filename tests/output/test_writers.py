@@ -1,9 +1,11 @@
 """Sets written to files read back the same; what fails leaves nothing behind."""
 
 import csv
+import json
 import os
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from set_files import ENDINGS, read_back
 
@@ -167,6 +169,23 @@ def test_the_next_writer_of_a_file_removes_what_a_kill_left(tmp_path):
     write_record(tmp_path / "a.json", {})
     names = sorted(file.name for file in tmp_path.iterdir())
     assert names == [".a.json.part", ".b.json.01234567.part", "a.json"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ids", [["a", "a\0"], [1.0, 2.0], np.array([3, 4], dtype=np.uint8)])
+def test_ids_are_written_as_they_are_read(tmp_path, ending, ids):
+    """NumPy drops zero characters at the end of text, and a whole float is an integer."""
+    path = tmp_path / f"sets.{ending}"
+    write_sets(path, [PredictionSets.from_mask([[True, False], [True, True]])], ids=ids)
+    expected = [each if isinstance(each, str) else int(each) for each in ids]
+    if ending == "parquet":
+        found = pq.read_table(path)["id"].to_pylist()
+    elif ending == "jsonl":
+        found = [json.loads(line)["id"] for line in path.read_text("utf-8").splitlines()]
+    else:
+        with path.open(encoding="utf-8", newline="") as file:
+            found, expected = [row["id"] for row in csv.DictReader(file)], list(map(str, expected))
+    assert found == expected
 
 
 def test_records_become_a_table(tmp_path):
