@@ -47,9 +47,10 @@ def made(method, **parameters):
 
 
 def rounded_down(scores):
-    """Scores as float32, none of them larger than it was."""
-    nearest = scores.astype(np.float32)
-    return np.where(nearest > scores, np.nextafter(nearest, np.float32(-np.inf)), nearest)
+    """Scores, none larger than it was, whose distance to 1 is a float32."""
+    nearest = (scores - 1).astype(np.float32)
+    below = np.nextafter(nearest, np.float32(-np.inf))
+    return 1 + np.where(nearest > scores - 1, below, nearest).astype(np.float64)
 
 
 def capped_as_written(thresholds, standard, scores, labels, max_share):
@@ -217,6 +218,23 @@ def test_the_sample_are_the_rows_with_the_smallest_hashes(data, small_samples):
 def test_the_number_of_sampled_rows_falls_with_the_classes(monkeypatch):
     for name, usual in {"MOST_ROWS": 4096, "LEAST_ROWS": 512, "MOST_NUMBERS": 1 << 24}.items():
         monkeypatch.setattr(caps, name, usual)
+def test_probabilities_below_the_precision_of_float32_near_1_keep_their_order():
+    """A class is not said to be in sets whose rows give it a thousandth of its least share."""
+    labels = np.repeat(np.arange(4), 50)
+    rows = 1e-12 * np.random.default_rng(0).random((200, 4))
+    rows[np.arange(200), labels] = 1
+    rows[0, :2] = 1e-9, 1  # the class's odd one
+    fitted = ClasswisePredictor(alpha=0.02, max_share=0.1).fit(rows, labels)
+    assert fitted.thresholds_[0] == 1 - 1e-9
+    assert fitted.share_[0] == 0
+    assert not fitted.is_capped_[0]
+    in_half = rows.copy()
+    in_half[50:125, 0] = np.geomspace(2e-9, 1e-7, 75).astype(np.float32)
+    capped = ClasswisePredictor(alpha=0.02, max_share=0.1).fit(in_half, labels)
+    assert capped.share_[0] == 0.5
+    assert (1 - in_half[50:, 0] <= capped.thresholds_[0]).mean() == 0.1
+
+
     assert [caps.sample_size(k) for k in (10, 4096, 6624, 100_000)] == [4096, 4096, 2532, 512]
 
 

@@ -65,8 +65,9 @@ def check_price(max_share: Any, floor: Any, owner: str) -> None:
 class ScoreSample(NamedTuple):
     """Base scores of every class in sampled calibration rows.
 
-    ``labels`` (m,) are those of the rows. ``scores`` (m, K) are float32, +inf where a row does not
-    list the class, and ``ranks`` (m, K) are those of the classes, for methods that limit them.
+    ``labels`` (m,) are those of the rows. ``scores`` (m, K) are s - 1 as float32, because most
+    scores are so near 1 that float32 cannot tell them apart; +inf where a row does not list the
+    class. ``ranks`` (m, K) are those of the classes, for methods that limit them.
     """
 
     labels: IntArray
@@ -101,7 +102,7 @@ class ScoreSample(NamedTuple):
         sizes, size_of_class = distinct(n_others)
         most = np.array([floor(share * n) for n in sizes.tolist()])[size_of_class]
         cap, excess, entered = (np.empty(n_classes) for _ in range(3))
-        upper = np.minimum(thresholds.upper, LARGEST)  # no set has a class that is not listed
+        upper = np.minimum(thresholds.upper, LARGEST) - 1  # no set has a class that is not listed
 
         def measure(classes: slice) -> None:
             scores = self._of_others(classes, thresholds.rank_limit)
@@ -114,7 +115,7 @@ class ScoreSample(NamedTuple):
             excess[classes] = scores[rows, most[classes] + 1]
 
         on_slices(measure, n_classes, max(1, NUMBERS_AT_ONCE // max(1, len(self.labels))))
-        return Caps(cap, excess, entered, np.zeros(n_classes, dtype=bool))
+        return Caps(cap + 1, excess + 1, entered, np.zeros(n_classes, dtype=bool))
 
     def _of_others(self, classes: slice, rank_limit: IntArray | None) -> Array:
         """Return the scores of some classes (k, m); +inf in rows of the class itself."""
@@ -165,7 +166,7 @@ def _score_sampled(
     step = max(1, NUMBERS_AT_ONCE // n_classes)
     for first in range(0, len(chosen), step):
         some = slice(first, min(first + step, len(chosen)))
-        scores[some] = _rounded_down(_kernels.score_matrix(given.of_rows(some)))
+        scores[some] = _rounded_down(_kernels.score_matrix(given.of_rows(some)) - 1)
         if ranks is not None:
             ranks[some] = _kernels.rank_matrix(given.of_rows(some))
     columns = (block.labels[chosen], scores)
@@ -202,7 +203,7 @@ def sampled_of(calibrations: dict[Any, IntArray], n_classes: int) -> dict[Any, I
 
 
 def _rounded_down(scores: FloatArray) -> Array:
-    """Return scores as float32, rounded down: near 1, most probabilities are below its precision.
+    """Return scores as float32, rounded down.
 
     So a score within a threshold remains within it, and a cap admits no more rows than it should.
     """
