@@ -104,6 +104,8 @@ def test_caps_compare_like_methods_and_standard_has_none(confused):
         "pooled + softmax, max_share 0.1",
     ]
     assert [row["max_share"] for row in result.rows()] == [None, None, 0.2, 0.1]
+    by_split = result.to_pandas("splits").set_index(["method", "score", "split"])["max_share"]
+    assert sorted(by_split["pooled", "softmax", 1].dropna()) == [0.1, 0.2]
     sizes = [candidate.mean("avg_size") for candidate in result.candidates]
     assert sizes[0] < sizes[3] < sizes[2] < sizes[1]
     alone = compare(
@@ -160,6 +162,16 @@ def test_wrong_caps_are_errors_before_any_row_is_read(share):
     for function in (compare, recommend):
         with pytest.raises(InputError, match="max_share"):
             function("no such file.npz", max_share=share)
+
+
+def test_recommend_takes_one_cap_and_none_alone_is_no_cap(data):
+    with pytest.raises(InputError, match="max_share"):
+        recommend(*data, max_share=[None, 0.1])
+    result = compare(
+        *data, methods=[PooledPredictor(max_share=0.1)], scores=["softmax"], n_splits=2,
+        max_share=[None],
+    )  # fmt: skip
+    assert [candidate.max_share for candidate in result.candidates] == [0.1]
 
 
 def test_a_numeric_floor_excludes_caps(data):

@@ -344,7 +344,9 @@ def test_without_caps_reports_have_no_columns_for_them(data):
 # ---- errors --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("share", [0, -0.1, 1.5, True, float("nan"), "much", [0.1]])
+@pytest.mark.parametrize(
+    "share", [0, -0.1, 1.5, True, float("nan"), "much", [0.1], np.array([0.1, 0.2])], ids=str
+)
 def test_a_share_is_a_number_above_0_and_at_most_1(data, share):
     with pytest.raises(InputError, match="max_share"):
         ClasswisePredictor(max_share=share).fit(*data)

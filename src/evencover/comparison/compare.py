@@ -20,7 +20,7 @@ from evencover.data.source import Source
 from evencover.errors import InputError, warn_caller
 from evencover.evaluation.suppliers import CAP
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
-from evencover.predictors.caps import check_max_share, check_price
+from evencover.predictors.caps import check_price, exact_share, is_never_capped
 from evencover.predictors.guarantees import AUTO
 from evencover.quantiles import Alpha, ClassAlpha, is_per_class
 from evencover.randomness import check_random_state
@@ -85,7 +85,8 @@ def compare(
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
     predictors = make_methods(methods, alpha)
-    caps = _caps(max_share, floor, "compare")
+    wanted = list(max_share) if isinstance(max_share, list | tuple) else [max_share]
+    caps = _checked(wanted, floor, "compare")
     with_scores = _make_all(scores, score_names, make_score, "score")
     source = as_source(probabilities, labels, labels_are=labels_are, allow_unknown=True)
     rows = _score_rows(source, predictors, with_scores, from_logits, seed)
@@ -95,14 +96,13 @@ def compare(
     return _with_advice(result, rows, splits, seed)
 
 
-def _caps(max_share: Any, floor: Any, owner: str) -> list[Any]:
-    """Return the caps to try; none if each method has its own."""
-    caps = list(max_share) if isinstance(max_share, list | tuple) else [max_share]
-    for cap in caps:
-        if cap is not None:
-            check_max_share(cap, "max_share", owner)
-            check_price(cap, floor, owner)
-    return [] if max_share is None else caps
+def _checked(caps: list[Any], floor: Any, owner: str) -> list[Any]:
+    """Check the caps to try; None alone leaves them to the methods."""
+    given = [cap for cap in caps if cap is not None]
+    for cap in given:
+        exact_share(cap, "max_share", owner)
+        check_price(cap, floor, owner)
+    return caps if given else []
 
 
 def _with_advice(
@@ -124,11 +124,6 @@ def _with_advice(
         measured.append((capped.mean("avg_size"), capped.mean("shortfall")))
     names = rows.source.class_names
     return replace(result, large_sets=few.sentence(names, result.n_classes, *measured))
-
-
-def is_never_capped(predictor: BasePredictor) -> bool:
-    """Return whether thresholds are STANDARD's, which no cap changes."""
-    return predictor.method == "standard" and predictor.floor is None
 
 
 def _score_rows(
@@ -263,7 +258,8 @@ def recommend(
     >>> recommend(data.probabilities, data.labels).method
     'pooled'
     """
-    predictors, caps = make_methods(DEFAULT_METHODS, alpha), _caps(max_share, floor, "recommend")
+    predictors = make_methods(DEFAULT_METHODS, alpha)
+    caps = _checked([max_share], floor, "recommend")
     source = as_source(probabilities, labels, labels_are=labels_are, allow_unknown=True)
     rows = _score_rows(source, predictors, [Softmax()], from_logits, 0)
     n_rows, n_classes = len(rows.labels), rows.n_classes

@@ -378,7 +378,8 @@ class Comparison(Shown):
     def _splits(self) -> list[dict[str, Any]]:
         return [
             {"method": candidate.method, "score": candidate.score}
-            | {"n_calibration": result.n_calibration, "split": split, "cost": cost}
+            | {"max_share": candidate.max_share, "n_calibration": result.n_calibration}
+            | {"split": split, "cost": cost}
             | report.metrics()
             for result in self.by_size
             for candidate in result.candidates

@@ -37,21 +37,17 @@ FEWEST_ROWS = sampled(128)  # of a sample in a comparison, which has several at 
 NUMBERS_AT_ONCE = at_once(1 << 20)  # scores in float64 while they are computed
 
 
-def exact_share(max_share: Any) -> Fraction:
+def exact_share(value: Any, name: str = "max_share", owner: str = "the method") -> Fraction:
     """Return the largest share of sets as the fraction in (0, 1] that was meant."""
-    return Fraction(1) if max_share == 1 else exact_fraction(max_share, name="max_share")
-
-
-def check_max_share(value: Any, name: str, owner: str) -> None:
-    """Raise InputError unless the value is a number in (0, 1]."""
-    if isinstance(value, bool) or value != 1:
-        try:
-            exact_fraction(value)
-        except InputError:
+    try:
+        return exact_fraction(value)
+    except InputError:
+        if isinstance(value, bool) or np.ndim(value) > 0 or value != 1:
             raise InputError(
                 f"The '{name}' parameter of {owner} must be a number in (0, 1]. Got {value!r}."
             ) from None
 
+    return Fraction(1)
 
 def check_price(max_share: Any, floor: Any, owner: str) -> None:
     """Raise InputError for a cap together with a floor that is a number."""
@@ -63,6 +59,11 @@ def check_price(max_share: Any, floor: Any, owner: str) -> None:
 
 
 class ScoreSample(NamedTuple):
+def is_never_capped(method: Any) -> bool:
+    """Return whether thresholds are STANDARD's, which no cap changes."""
+    return bool(method.method == "standard" and method.floor is None)
+
+
     """Base scores of every class in sampled calibration rows.
 
     ``labels`` (m,) are those of the rows. ``scores`` (m, K) are s - 1 as float32, because most

@@ -14,7 +14,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
 from evencover.predictors import explanations
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.caps import check_max_share
+from evencover.predictors.caps import exact_share
 from evencover.predictors.fit import Fit, parameters_in
 from evencover.predictors.guarantees import AUTO, Floor
 from evencover.quantiles import Alpha, ClassAlpha, Thresholds, check_alpha, exact_fraction
@@ -71,7 +71,7 @@ class Method:
         "from_logits": flag,
         "random_state": partial(whole_number, low=0, high=2**64 - 1),
         "floor": unless((None, AUTO), exact_fraction),
-        "max_share": unless((None,), check_max_share),
+        "max_share": unless((None,), exact_share),
     }
     # Words: the guarantee if classes have their own alpha and it is another one; why a class may be
     # undercovered, and the methods to try then for classes with many and with few calibration rows;
