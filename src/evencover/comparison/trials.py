@@ -164,9 +164,10 @@ class ScoredRows:
             return
         chosen = sampled_of(calibrations, self.n_classes)
         rows = np.unique(np.concatenate(list(chosen.values())))
-        how: Any = {"with_ranks": len(self.true_ranks) > 0, "executor": self.executor}
+        needs = ("ranks",) if len(self.true_ranks) else ()
         for base, by_split in by_base.items():
-            all_rows = ScoreSample.read(self.source, self.scorings[base], rows, **how)
+            scoring = self.scorings[base]
+            all_rows = ScoreSample.read(self.source, scoring, rows, needs, self.executor)
             for key, members in by_split.items():
                 sample = all_rows.take(np.searchsorted(rows, chosen[key]))
                 for predictor, max_share in members:

@@ -157,14 +157,8 @@ class BasePredictor(Method, Shown):
         rows, read, is_known = read_calibration(source, scoring, self.needs, executor)
         if self.max_share is not None:
             chosen = sampled_rows(rows.ids, sample_size(rows.n_classes))
-            with_ranks = "ranks" in self.needs
-            sample = ScoreSample.read(
-                source,
-                scoring,
-                np.flatnonzero(is_known)[chosen],
-                with_ranks=with_ranks,
-                executor=executor,
-            )
+            chosen = np.flatnonzero(is_known)[chosen]
+            sample = ScoreSample.read(source, scoring, chosen, self.needs, executor)
         known = ((read.hexdigest(), len(rows.scores)),)
         inputs = CalibrationInputs(known, read.precision, read.k)
         self.fit_ = Fit.calibrated(self, rows, inputs, sample)

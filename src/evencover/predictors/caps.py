@@ -11,6 +11,7 @@ are scored in a second pass over the rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from math import floor
@@ -46,8 +47,8 @@ def exact_share(value: Any, name: str = "max_share", owner: str = "the method") 
             raise InputError(
                 f"The '{name}' parameter of {owner} must be a number in (0, 1]. Got {value!r}."
             ) from None
-
     return Fraction(1)
+
 
 def check_price(max_share: Any, floor: Any, owner: str) -> None:
     """Raise InputError for a cap together with a floor that is a number."""
@@ -58,12 +59,12 @@ def check_price(max_share: Any, floor: Any, owner: str) -> None:
         )
 
 
-class ScoreSample(NamedTuple):
 def is_never_capped(method: Any) -> bool:
     """Return whether thresholds are STANDARD's, which no cap changes."""
     return bool(method.method == "standard" and method.floor is None)
 
 
+class ScoreSample(NamedTuple):
     """Base scores of every class in sampled calibration rows.
 
     ``labels`` (m,) are those of the rows. ``scores`` (m, K) are s - 1 as float32, because most
@@ -81,14 +82,13 @@ def is_never_capped(method: Any) -> bool:
         source: Source,
         scoring: BoundScore,
         rows: IntArray,
-        *,
-        with_ranks: bool = False,
-        executor: Any = None,
+        needs: Sequence[str],
+        executor: Any,
     ) -> ScoreSample:
         """Score every class in the rows with these indices, ascending, for which it reads all."""
         is_sampled = np.zeros(source.n_rows or 0, dtype=bool)
         is_sampled[rows] = True
-        score = partial(_score_sampled, scoring, is_sampled, with_ranks)
+        score = partial(_score_sampled, scoring, is_sampled, "ranks" in needs)
         return cls(*gathered(map_source(source, score, joined, executor), len(rows)))
 
     def take(self, rows: Array) -> ScoreSample:

@@ -73,8 +73,7 @@ def with_large_sets(
         return replace(report, large_sets=few.sentence(names, report.n_classes))
     scoring = fit.rule.scoring.for_input(source.logits)
     rows = sampled_rows(row_indices(0, source.n_rows), sample_size(source.n_classes))
-    with_ranks = "ranks" in fit.method.needs
-    sample = ScoreSample.read(source, scoring, rows, with_ranks=with_ranks, executor=executor)
+    sample = ScoreSample.read(source, scoring, rows, fit.method.needs, executor)
     capped = fit.capped(CAP, sample.take(sample.labels < source.n_classes))
     if not capped.is_capped.any():
         return report
