@@ -1,5 +1,6 @@
 """The price of a class: `max_share` caps the thresholds that would put it into too many sets."""
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from itertools import product
@@ -26,7 +27,9 @@ from evencover import (
 from evencover._kernels import random_bits
 from evencover.data import readers
 from evencover.predictors import PREDICTORS, caps, make_predictor, method_names
+from evencover.predictors.held_out import chance_of_at_most
 from evencover.randomness import RandomStream
+from evencover.report.verdict import usual_spread, verdict
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
@@ -215,9 +218,6 @@ def test_the_sample_are_the_rows_with_the_smallest_hashes(data, small_samples):
         assert cap == others[floor(0.12 * len(others)) - 1]
 
 
-def test_the_number_of_sampled_rows_falls_with_the_classes(monkeypatch):
-    for name, usual in {"MOST_ROWS": 4096, "LEAST_ROWS": 512, "MOST_NUMBERS": 1 << 24}.items():
-        monkeypatch.setattr(caps, name, usual)
 def test_probabilities_below_the_precision_of_float32_near_1_keep_their_order():
     """A class is not said to be in sets whose rows give it a thousandth of its least share."""
     labels = np.repeat(np.arange(4), 50)
@@ -235,6 +235,9 @@ def test_probabilities_below_the_precision_of_float32_near_1_keep_their_order():
     assert (1 - in_half[50:, 0] <= capped.thresholds_[0]).mean() == 0.1
 
 
+def test_the_number_of_sampled_rows_falls_with_the_classes(monkeypatch):
+    for name, usual in {"MOST_ROWS": 4096, "LEAST_ROWS": 512, "MOST_NUMBERS": 1 << 24}.items():
+        monkeypatch.setattr(caps, name, usual)
     assert [caps.sample_size(k) for k in (10, 4096, 6624, 100_000)] == [4096, 4096, 2532, 512]
 
 
@@ -333,6 +336,19 @@ def test_models_with_the_caps_of_an_earlier_calibration_say_so(data):
         assert set(later.fit_.capped_shares.values()) == {None}
         report = later.evaluate(data.rows[:300], data.labels[:300])
         assert set(report.to_dict()["share"]) == {None}
+
+
+def test_lower_coverage_because_of_caps_is_no_shift(simulate):
+    """The mean may then miss its target on the calibration distribution itself."""
+    rows, labels = simulate(24_000, K, seed=4)
+    fitted = PooledPredictor(max_share=0.01).fit(rows[:12_000], labels[:12_000])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = fitted.evaluate(rows[12_000:], labels[12_000:])
+    assert chance_of_at_most(int(report.class_covered.sum()), 12_000, 12_000, 0.1) < 1e-4
+    assert report.data_warnings == ()
+    why = verdict(report, usual_spread(fitted, report))["average"]
+    assert "Capped classes are covered less" in why
 
 
 def test_without_caps_reports_have_no_columns_for_them(data):

@@ -107,7 +107,8 @@ def shift_warnings(fit: Fit, report: CoverageReport, read: Fingerprint) -> list[
             "noise-corrected). Guarantees of overall coverage assume equal frequencies; those of "
             "each class, as with 'classwise', do not."
         )
-    if fit.targets_average and not is_reweighted:
+    # Caps may lower the overall coverage, too.
+    if fit.targets_average and not is_reweighted and not fit.is_capped.any():
         n_covered, n_behind = int(report.class_covered.sum()), rows_behind(fit, report)
         if chance_of_at_most(n_covered, n_rows, n_behind, report.alpha) < RATE:
             messages.append(

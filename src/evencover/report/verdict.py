@@ -101,11 +101,10 @@ def _on_average(report: CoverageReport, spread: float, keep_top: bool) -> tuple[
         return "", True
     if -excess <= spread:
         return f"Within sampling noise of ±{usual} points.", True
-    return (
-        f"{points} below the target; sampling noise explains {usual}. The test examples may "
-        "differ from the calibration set.",
-        False,
-    )
+    why = "The test examples may differ from the calibration set."
+    if report.is_capped is not None and report.is_capped.any():
+        why = "Capped classes are covered less, or the test examples differ."
+    return f"{points} below the target; sampling noise explains {usual}. {why}", False
 
 
 def _headline(report: CoverageReport, n_below: int, is_met: bool) -> str:
