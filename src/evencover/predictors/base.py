@@ -85,9 +85,9 @@ class BasePredictor(Method, Shown):
         The price that a class may have: the largest share of the sets of other classes that it
         may enter, such as 0.1. A threshold that exceeds it, and that of STANDARD, is lowered to
         the larger of both limits. Such a class has no guarantee; `is_capped_` and `share_` name
-        it with its price. While a class is capped, other guarantees do not hold overall or for
-        clusters. P-values ignore caps. `fit` reads the rows twice, so they cannot be an iterator.
-        None caps nothing.
+        it with its price. While a class is capped, other guarantees do not hold overall, for
+        clusters or with a confidence. P-values ignore caps. `fit` reads the rows twice, so they
+        cannot be an iterator. None caps nothing.
     """
 
     # ---- calibration -------------------------------------------------------------------------
@@ -497,8 +497,8 @@ class BasePredictor(Method, Shown):
         """Compute the conformal p-value of each class in each row (N, K).
 
         The set at level alpha is {y : p > alpha}, for every alpha; a floor and the most probable
-        class (`keep_top`) may add classes to it. Of top-k rows the result is a SciPy CSR array
-        with the p-values of the listed classes.
+        class (`keep_top`) may add classes to it, and `max_share` may remove some. Of top-k rows
+        the result is a SciPy CSR array with the p-values of the listed classes.
         """
         fit, how = Fit.of(self), {"class_names": class_names, "labels_are": labels_are}
         source = fit.open(probabilities, ids=ids, read_labels=False, **how)
