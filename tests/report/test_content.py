@@ -211,6 +211,9 @@ def test_the_few_classes_with_most_labels_are_named_with_what_a_cap_gives(crowde
     size, before = is_in.sum(axis=1).mean(), report.avg_size
     assert f"sets would have {size:.1f} labels instead of {before:.1f}" in sentence
     once = report_content(predictor, iter([(rows[test], labels[test])]))["large_sets"]
+    assert report.large_sets == sentence  # `evaluate` states it, too
+    assert " ".join(str(report).split()).count(sentence) == 1
+    assert sentence in report._repr_html_().replace("&#39;", "'")
     assert sentence.startswith(once)  # rows that can be read once give no numbers
     assert "instead" not in once
     even = make_predictor("standard").fit(rows[half], labels[half])

@@ -39,13 +39,10 @@ def evaluate(
     """
     if csv is not None:
         check_output(csv, [model, data, *read.files], force=force)
-    from evencover.predictors.held_out import with_large_sets
-
     predictor = options.with_alpha(options.load_model(model, data), alpha)
     source = read.open(data, "evaluating", predictor)
     with options.executor(dask) as workers:
         measured = predictor.evaluate(source, executor=workers)
-        measured = with_large_sets(predictor.fit_, source, measured, workers)
     if csv is not None:
         columns = measured.class_columns()
         rows = zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)

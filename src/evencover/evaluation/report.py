@@ -21,6 +21,7 @@ from evencover.evaluation.suppliers import Suppliers
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
 from evencover.templates import Card, Shown
+from evencover.text_tables import folded
 from evencover.validation import raise_unknown, whole_number
 
 # Attributes in `CoverageReport.to_dict`, next to the metrics.
@@ -135,7 +136,7 @@ class CoverageReport(CoverageMetrics, Shown):
     Where groups may answer, ``answered`` and ``answered_right`` (M,) count the rows that each node
     of ``levels`` answers.
     With `max_share`, ``is_capped`` and ``share`` (K,) are those of the predictor. ``large_sets``
-    states which few classes supply most labels, if the command `evaluate` or a report found that.
+    states which few classes supply most labels, if that is so.
     ``covered_sizes`` (K + 1,) counts covered rows by the size of their set. ``worst_slab`` is the
     part of the feature space with the lowest coverage, if `evaluate` got features.
     """
@@ -496,10 +497,11 @@ class CoverageReport(CoverageMetrics, Shown):
             )
             for view in self.worst_classes(5)
         ]
-        return Card(self._heading, self.summary(everything=False), heads, rows, self.data_warnings)
+        lines = [*filter(None, [self.large_sets]), *self.data_warnings]
+        return Card(self._heading, self.summary(everything=False), heads, rows, lines)
 
     def __str__(self) -> str:
-        return "\n".join([self._heading, *self.lines()])
+        return "\n".join(filter(None, [self._heading, folded(self.large_sets), *self.lines()]))
 
     __repr__ = __str__
 

@@ -31,7 +31,7 @@ from evencover.predictors.calibration import (
 from evencover.predictors.caps import ScoreSample, check_price, sample_size, sampled_rows
 from evencover.predictors.explanations import Explanation
 from evencover.predictors.fit import Fit
-from evencover.predictors.held_out import coverage_report
+from evencover.predictors.held_out import coverage_report, with_large_sets
 from evencover.predictors.method import Method
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.quantiles import is_per_class
@@ -522,7 +522,9 @@ class BasePredictor(Method, Shown):
     ) -> CoverageReport:
         """Measure coverage and set size on held-out rows.
 
-        Labels that are not among the classes count as misses.
+        Labels that are not among the classes count as misses. If at most 5% of the classes supply
+        more than half of the labels in sets, the report names them, and rows that can be read again
+        are read twice more to state what ``max_share=0.1`` would give.
 
         Parameters
         ----------
@@ -535,7 +537,7 @@ class BasePredictor(Method, Shown):
         require_labels(source, "Evaluation")
         count, finish = fit.rule.for_input(source.logits).counts, EvaluationCounts.abridged
         counts, read = fold_source(source, count, EvaluationCounts.total, finish, executor)
-        return coverage_report(fit, source, read, counts)
+        return with_large_sets(fit, source, coverage_report(fit, source, read, counts), executor)
 
     def explain(self, report: CoverageReport, class_index: int) -> Explanation:
         """Explain a class's threshold and, if it is undercovered, why and what to try."""

@@ -16,7 +16,7 @@ from evencover.evaluation.metrics import EvaluationCounts
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.suppliers import CAP
 from evencover.predictors.calibration import warn_of_mismatch
-from evencover.predictors.caps import ScoreSample, sample_size, sampled_rows
+from evencover.predictors.caps import ScoreSample, is_never_capped, sample_size, sampled_rows
 from evencover.predictors.explanations import rows_behind
 from evencover.predictors.fit import Fit
 from evencover.predictors.guarantees import AUTO
@@ -67,7 +67,7 @@ def with_large_sets(
     Nothing if a cap changes nothing. It reads the rows twice more, if they can be read again.
     """
     few, names = report.suppliers, report.class_names
-    if not len(few.classes) or fit.caps is not None:
+    if not len(few.classes) or fit.caps is not None or is_never_capped(fit.method):
         return report
     if source.n_rows is None or fit.method.floor not in (None, AUTO):
         return replace(report, large_sets=few.sentence(names, report.n_classes))
