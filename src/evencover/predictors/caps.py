@@ -35,7 +35,7 @@ from evencover.validation import LARGEST
 # 64 MB of float32, but enough rows to measure a share of a hundredth.
 MOST_ROWS, LEAST_ROWS, MOST_NUMBERS = sampled(4096), sampled(512), sampled(1 << 24, 600)
 FEWEST_ROWS = sampled(128)  # of a sample in a comparison, which has several at a time
-NUMBERS_AT_ONCE = at_once(1 << 20)  # scores in float64 while they are computed
+NUMBERS_AT_ONCE = at_once(1 << 18)  # scores in float64 while they are computed
 
 
 def exact_share(value: Any, name: str = "max_share", owner: str = "the method") -> Fraction:
@@ -160,16 +160,17 @@ def _score_sampled(
     keys = None
     if scoring.score.is_random:  # hashing all numbers takes time
         keys = _kernels.row_keys(block.rows, scoring.draws(block.ids, block.start))[chosen]
-    given = scoring.kernel_input(block.rows[chosen], scoring.draws(keys, calibrating=True))
+    draws = scoring.draws(keys, calibrating=True)
     n_classes = block.rows.shape[1]
     scores = np.empty((len(chosen), n_classes), dtype=np.float32)
     ranks = np.empty(scores.shape, np.min_scalar_type(n_classes)) if with_ranks else None
     step = max(1, NUMBERS_AT_ONCE // n_classes)
     for first in range(0, len(chosen), step):
         some = slice(first, min(first + step, len(chosen)))
-        scores[some] = _rounded_down(_kernels.score_matrix(given.of_rows(some)) - 1)
+        given = scoring.kernel_input(block.rows[chosen[some]], draws.of_rows(some.start, some.stop))
+        scores[some] = _rounded_down(_kernels.score_matrix(given) - 1)
         if ranks is not None:
-            ranks[some] = _kernels.rank_matrix(given.of_rows(some))
+            ranks[some] = _kernels.rank_matrix(given)
     columns = (block.labels[chosen], scores)
     return columns if ranks is None else (*columns, ranks)
 
