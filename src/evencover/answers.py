@@ -20,19 +20,20 @@ class Levels(NamedTuple):
     ``level_names`` are those of the levels. Of the M nodes, the first K are the classes, and
     ``groups`` names the others. ``level_of_node`` (M,) is where a node belongs, and
     ``node_of_class`` (L, K) the node of each class at each level, -1 for none. A group with one
-    class is that class.
+    class is that class. ``class_of_group`` (M - K,) is one class of each group.
     """
 
     level_names: tuple[str, ...]
     groups: tuple[str, ...]
     level_of_node: IntArray
     node_of_class: IntArray
+    class_of_group: IntArray
 
     @classmethod
     def of_classes(cls, n_classes: int) -> Levels:
         """Return the only level there is without a taxonomy."""
         classes = np.arange(n_classes)
-        return cls(("class",), (), np.zeros_like(classes), classes[None])
+        return cls(("class",), (), np.zeros_like(classes), classes[None], classes[:0])
 
     @property
     def n_levels(self) -> int:
@@ -45,9 +46,16 @@ class Levels(NamedTuple):
         return len(self.level_of_node)
 
     def are_right(self, nodes: IntArray, labels: IntArray) -> Array:
-        """Return whether each node (n,) is the label of its row, or an ancestor of it."""
-        unknown = np.full((self.n_levels, 1), NO_NODE)  # of the label K, not among the classes
-        of_label = np.hstack([self.node_of_class, unknown])[:, labels]
+        """Return whether each node (n,) is the label of its row, or an ancestor of it.
+
+        Label K is unknown, and those from K + 1 on are groups. A group is itself what its class is
+        at its level.
+        """
+        unknown = np.full((self.n_levels, 1), NO_NODE)
+        level = self.level_of_node[self.node_of_class.shape[1] :]
+        is_wider = np.arange(self.n_levels)[:, None] >= level
+        of_group = np.where(is_wider, self.node_of_class[:, self.class_of_group], NO_NODE)
+        of_label = np.hstack([self.node_of_class, unknown, of_group])[:, labels]
         return (of_label == nodes).any(axis=0) & (nodes != REVIEW)
 
     def labels_of(self, node: int) -> IntArray:

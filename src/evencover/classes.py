@@ -96,6 +96,7 @@ class Classes:
         *,
         labels_are: str | None = None,
         allow_unknown: bool = False,
+        groups: Sequence[str] = (),
     ) -> IntArray:
         """Return labels as class indices: the one rule for all labels.
 
@@ -104,6 +105,7 @@ class Classes:
         user must state what integers are: `labels_are` is "indices" or "names". Messages use
         `owner`, and `row_name` to describe a row. With `allow_unknown`, names that are not among
         the classes become `n`; numbers, missing labels and names that look like a class do not.
+        Those of `groups` of classes become `n` + 1 and on.
         """
         values = to_numpy(labels, owner)
         values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
@@ -122,7 +124,10 @@ class Classes:
                 "'names' (--labels-are)."
             )
         if self.are_names(values, owner, labels_are):
-            return self._of_names(values.tolist(), owner, row_name, allow_unknown=allow_unknown)
+            known = self.index
+            if groups:
+                known = {name: self.n + 1 + k for k, name in enumerate(groups)} | known
+            return self._of_names(values.tolist(), known, row_name, allow_unknown=allow_unknown)
         if values.dtype.kind not in "iu" and are_text(values):
             values = self._of_decimals(values.tolist(), owner, row_name)
         if values.dtype.kind not in "iu" and values.size:
@@ -159,12 +164,12 @@ class Classes:
     def _of_names(
         self,
         labels: list[Any],
-        owner: str,
+        index: Mapping[str, int],
         row_name: Callable[[int], str],
         *,
         allow_unknown: bool,
     ) -> IntArray:
-        index, n = self.index, self.n
+        n = self.n
         indices = []
         for row, label in enumerate(labels):
             is_text = isinstance(label, str)

@@ -100,8 +100,8 @@ class Taxonomy:
 
         Each line of a .csv or .tsv file has a class and its groups from narrow to wide, or the
         other way round. Empty cells are skipped. A first line without known names is a header,
-        which names the levels. A file may also be a tree in Newick format. "labels" takes the
-        taxonomy from the class names of SpeciesNet.
+        which names the levels, unless lines are pairs of a node and its group. A file may also be
+        a tree in Newick format. "labels" takes the taxonomy from the class names of SpeciesNet.
         """
         if isinstance(taxonomy, cls):
             if class_names is not None and list(map(str, class_names)) != taxonomy.class_names:
@@ -142,10 +142,16 @@ class Taxonomy:
             order = np.argsort(row, kind="stable")[(row == NO_NODE).sum() :]
             for members in np.split(order, np.flatnonzero(np.diff(row[order])) + 1):
                 row[members] = known.setdefault(members.tobytes(), row[members[:1]])
-        default = ("class", "group", *(f"group {level}" for level in range(2, len(of_class))))
-        level_names = tuple((self._level_names or default)[: len(of_class)])
+        default = ["class", "group", *(f"group {level}" for level in range(2, len(of_class)))]
+        stated = [*self._level_names, *default[len(self._level_names) :]]
+        level_names = tuple(name or other for name, other in zip(stated, default, strict=False))
+        if len(set(level_names)) < len(level_names):
+            raise InputError(f"Columns of a taxonomy need different names. Got {level_names}.")
         level_of_node = np.array([level_of[name] for name in names])
-        return Levels(level_names, tuple(names)[len(self._paths) :], level_of_node, of_class)
+        member = {name: k for k, path in enumerate(self._paths) for name in path}
+        groups = tuple(names)[len(self._paths) :]
+        class_of_group = np.array([member[name] for name in groups], dtype=np.int64)
+        return Levels(level_names, groups, level_of_node, of_class, class_of_group)
 
     def parts(self, classes: Iterable[int], most: int = MOST_PARTS) -> list[Part]:
         """Find the smallest nodes that cover a set of classes, at most `most` of them.
@@ -238,22 +244,28 @@ def _read_file(
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"Cannot read '{path}': {reason}.") from None
-    if text.lstrip().startswith("("):
-        return _chains_of_newick(text), class_names, None
+    known = set(map(str, class_names))
+    if re.match(r"\s*(\[[^]]*\]\s*)*\(", text):
+        pairs = _chains_of_newick(text)
+        spaced = {name.replace(" ", "_"): name for name in known}  # its blanks are underscores
+        return [[spaced.get(name, name) for name in pair] for pair in pairs], class_names, None
     tabs = path.suffix.lower() == ".tsv" or "\t" in text.partition("\n")[0]
     lines = csv.reader(text.splitlines(), delimiter="\t" if tabs else ",")
     table = [[cell.strip() for cell in line] for line in lines if any(map(str.strip, line))]
-    named = {*map(str, class_names), *(cell for line in table[1:] for cell in line if cell)}
+    named = known | {cell for line in table[1:] for cell in line if cell}
     header = table[0] if table and named.isdisjoint(table[0]) else None
     rows = table if header is None else table[1:]
-    known = set(map(str, class_names))
-    if sum(row[-1] in known for row in rows) > sum(row[0] in known for row in rows):
+    narrow, wide = ({row[end] for row in rows} for end in (0, -1))
+    if len(wide & known) > len(narrow & known):
         rows, header = [row[::-1] for row in rows], header and header[::-1]
+    pairs = [row for row in rows if len(row) == 2 and all(row) and row[0] != row[1]]
+    if not {row[0] for row in pairs}.isdisjoint(row[1] for row in pairs):
+        header = None
     return rows, class_names, header
 
 
 NEWICK = re.compile(
-    r"""\s*(?:([(),;])|('(?:[^']|'')*'|[^\s(),:;'][^(),:;]*)|(:[^(),;]*)|\[[^]]*\])"""
+    r"""\s*(?:([(),;])|('(?:[^']|'')*'|[^\s(),:;'[][^(),:;[]*)|(:[^(),;]*)|\[[^]]*\])"""
 )
 
 
@@ -266,6 +278,7 @@ def _chains_of_newick(text: str) -> list[list[str]]:
     pairs: list[list[str]] = []
     open_nodes: list[list[str]] = [[]]  # the named nodes so far below each open bracket
     below: list[str] = []  # those below the last closed bracket
+    groups = set[str]()
     for mark, name, _ in NEWICK.findall(text):
         if mark == "(":
             open_nodes.append([])
@@ -274,10 +287,13 @@ def _chains_of_newick(text: str) -> list[list[str]]:
             open_nodes[-1] += below
         elif name:
             name = name[1:-1].replace("''", "'") if name[0] == "'" else name.strip()
+            if below and name in groups:
+                raise InputError(f"Groups of a Newick tree need different names. Got two {name!r}.")
+            groups |= {name} if below else set()
             pairs += [[child, name] for child in below]
             siblings = open_nodes[-1]
             siblings[len(siblings) - len(below) :] = [name]
-        if mark != ")":
+        if name or mark in ("(", ",", ";"):
             below = []
     if len(open_nodes) > 1:
         raise InputError("The brackets of a Newick tree must be closed. Got an open one.")

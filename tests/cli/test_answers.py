@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cli.running import refused, succeeded
 
-from evencover import InputError, Taxonomy, evaluate, load
+from evencover import InputError, StandardPredictor, Taxonomy, evaluate, load, save
 
 pq = pytest.importorskip("pyarrow.parquet")
 NAMES = [f"{genus} {k}" for genus in ("Corvus", "Parus", "Strix") for k in range(3)]
@@ -193,6 +193,55 @@ def test_a_tree_in_newick_format_is_read(folder):
     Path("bad.nwk").write_text("((ant,bee)insects;")
     with pytest.raises(InputError, match="Newick"):
         Taxonomy.read("bad.nwk", ["ant", "bee"])
+
+
+def test_labels_of_newick_trees_have_underscores_and_comments(folder):
+    Path("tree.nwk").write_text("[&R] ((red_cat:1,dog:2)[&x=1]pets:1,ant)animals;")
+    levels = Taxonomy.read("tree.nwk", ["red cat", "dog", "ant"]).levels()
+    assert levels.groups == ("pets", "animals")
+    Path("tree.nwk").write_text("((ant,bee)0.9,(cat,dog)0.9);")  # support, not names
+    with pytest.raises(InputError, match=r"0\.9"):
+        Taxonomy.read("tree.nwk", ["ant", "bee", "cat", "dog"])
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "groups"),
+    [
+        ("species,genus\na,G,F\nb,G,F\nc,,F", ("species", "genus", "group 2"), ("G", "F")),
+        ("species,,family\na,G,F\nb,G,F\nc,,F", ("species", "group", "family"), ("G", "F")),
+        ("child,parent\na,G\nb,G\nG,F\nc,F", ("class", "group", "group 2"), ("G", "F")),
+        ("species,genus\na,c\nb,c\n,c", ("species", "genus"), ()),
+    ],
+    ids=["a row is longer", "no name", "pairs", "most lines end with a class"],
+)
+def test_headings_name_the_levels(folder, text, names, groups):
+    Path("tree.csv").write_text(text, encoding="utf-8")
+    levels = Taxonomy.read("tree.csv", ["a", "b", "c"]).levels()
+    assert (levels.level_names, levels.groups) == (names, groups)
+    assert len(levels.node_of_class) == len(names)
+
+
+def test_headings_must_differ(folder):
+    Path("tree.csv").write_text("species,group,group\na,G,F\nb,G,F\nc,,F", encoding="utf-8")
+    with pytest.raises(InputError, match="different names"):
+        Taxonomy.read("tree.csv", ["a", "b", "c"]).levels()
+
+
+def test_the_page_shows_groups_that_answer_where_no_class_does(rows, run):
+    """The label is the genus alone, so no species is ever right."""
+    np.savez("genus.npz", probs=rows[0], labels=[NAMES[y].split()[0] for y in rows[1]],
+             class_names=NAMES)  # fmt: skip
+    predictor = StandardPredictor().fit("cal.npz")
+    predictor.fit_acceptance("genus.npz", accuracy=0.9, taxonomy="tree.csv")
+    save(predictor, "m.safetensors")
+    np.savez("test.npz", probs=rows[0][2500:], labels=rows[1][2500:], class_names=NAMES)
+    succeeded(run("report", "m.safetensors", "test.npz", "-o", "page.html"))
+    report = predictor.evaluate("test.npz")
+    assert report.accepted_share == 0
+    assert report.answers[-1]["share"] == 1
+    page = Path("page.html").read_text("utf-8")
+    assert "100% <small>answered</small>" in page
+    assert "<bdi>Corvus</bdi>" in page
 
 
 def test_wide_columns_may_come_first(folder):

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from evencover import InputError, StandardPredictor, Taxonomy, TopK, load, save
+from evencover import InputError, StandardPredictor, Taxonomy, TopK, evaluate, load, save
 from evencover.answers import REVIEW
 
 NAMES = [f"species {k}" for k in range(12)] + ["genus 1", "lone", "outsider"]
@@ -90,12 +90,15 @@ def test_a_group_must_be_in_a_wider_column_than_its_members():
 def test_a_node_is_right_if_it_is_the_label_or_an_ancestor():
     levels = TREE.levels()
     nodes = [*NAMES, *levels.groups]
+    labels = np.arange(1 + len(nodes))  # K is not among the classes; groups follow
     for node, name in enumerate(nodes):
-        labels = np.arange(K + 1)  # the last is not among the classes
-        is_right = levels.are_right(np.full(K + 1, node), labels)
-        expected = [name in ancestors(label) for label in NAMES]
-        if name not in ("genus 9",):  # stands for its only class
-            assert is_right.tolist() == [*expected, False]
+        is_right = levels.are_right(np.full(len(labels), node), labels)
+        expected = [name in ancestors(label) for label in nodes]
+        expected.insert(K, False)
+        if name == "lone":  # "genus 9" has no other class, and is that class
+            expected[1 + nodes.index("genus 9")] = True
+        if name != "genus 9":
+            assert is_right.tolist() == expected
     assert not levels.are_right(np.full(K, REVIEW), np.arange(K)).any()
 
 
@@ -163,6 +166,68 @@ def test_evaluation_counts_answers_by_node(data, fitted):
     right = nodes[is_right & (nodes >= 0)]
     assert report.answered_right.tolist() == np.bincount(right, minlength=n_nodes).tolist()
     assert is_right[nodes >= 0].mean() > 0.85
+
+
+def coarse(labels):
+    """Return names of labels, of which every third is that of a group, or of nothing known."""
+    texts = [NAMES[label] for label in labels]
+    for n in range(0, len(texts), 3):
+        texts[n] = [*sorted(ancestors(texts[n]) - {texts[n]}), "unknown", "unknown"][n % 2]
+    return texts
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+def test_coarse_labels_count_from_their_own_level_up(data, fitted):
+    rows, labels = data[1]
+    texts = coarse(labels)
+    names = fitted.answers(rows).names
+    right = [
+        name
+        for name, text in zip(names, texts, strict=True)
+        if name in ancestors(text) or (name, text) == ("lone", "genus 9")  # its only class
+    ]
+    nodes = [*NAMES, *fitted.acceptance_.groups]
+    expected = [right.count(name) for name in nodes]
+    coarse_right = [n for n, t in zip(names, texts, strict=True) if n == t and t not in NAMES]
+    assert len(coarse_right) > 100
+    halves = [(rows[:1000], texts[:1000]), (rows[1000:], texts[1000:])]
+    with ThreadPoolExecutor(2) as executor:
+        reports = [
+            fitted.evaluate(rows, texts, class_names=NAMES),
+            fitted.evaluate(iter(halves), class_names=NAMES),
+            fitted.evaluate(rows, texts, class_names=NAMES, executor=executor),
+            evaluate(fitted.predict_set(rows), texts, class_names=NAMES),
+        ]
+    for report in reports:
+        assert report.answered_right.tolist() == expected
+        assert report.n_unknown == sum(text not in NAMES for text in texts)
+
+
+def test_labels_of_a_group_teach_what_wider_answers_are_worth(data):
+    """Species are never right where only the genus is known."""
+    rows, labels = data[0]
+    texts = [f"genus {label // 3}" if label < 11 else NAMES[label] for label in labels]
+    predictor = StandardPredictor().fit(rows, labels, class_names=NAMES)
+    how = {"accuracy": 0.8, "per_class": True, "taxonomy": TREE, "class_names": NAMES}
+    predictor.fit_acceptance(rows, texts, **how)
+    counts = predictor.answers(data[1][0]).counts()
+    assert counts["genus"] > 500
+    assert not set(predictor.answers(data[1][0]).names) & {f"species {k}" for k in range(11)}
+
+
+def test_an_accepted_class_that_contains_the_label_is_right():
+    """A class may be a group of others, and the label one of these."""
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.8, 1, 2000)
+    rows = np.stack([(1 - p) / 2, (1 - p) / 2, p], axis=1)
+    labels = rng.choice(3, 2000, p=[0.4, 0.2, 0.4])
+    names, how = ["a", "b", "G"], {"class_names": ["a", "b", "G"]}
+    half, other = slice(1000), slice(1000, None)
+    predictor = StandardPredictor().fit(rows[half], labels[half], class_names=names)
+    predictor.fit_acceptance(rows[half], labels[half], taxonomy=[("a", "G"), ("b", "G")], **how)
+    report = predictor.evaluate(rows[other], labels[other], **how)
+    assert report.accepted_accuracy == report.accepted_share == 1
+    assert not report.is_unsafe.any()
 
 
 def test_top_k_rows_sum_what_they_list(data, fitted):

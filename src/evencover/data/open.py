@@ -142,6 +142,7 @@ def as_source(
     ids_key: str | None = None,
     has_header: bool | None = None,
     allow_unknown: bool = False,
+    groups: tuple[str, ...] = (),
     allow_sorted: bool = False,
     read_labels: bool = True,
     expected: Expected | None = None,
@@ -177,6 +178,8 @@ def as_source(
         Whether the first line of a CSV file names the columns; by default its content decides.
     allow_unknown
         Accept labels that are not class names; they become the index `n_classes`.
+    groups
+        Names of groups of classes, which labels may be, too.
     allow_sorted
         Accept rows whose numbers all decrease, which are usually ranked lists.
     read_labels
@@ -191,6 +194,7 @@ def as_source(
         **({} if names is None else {"class_names": names}),
         **({} if labels_are is None else {"labels_are": labels_are}),
         **({"allow_unknown": True} if allow_unknown else {}),
+        **({"groups": groups} if groups else {}),
         **({"allow_sorted": True} if allow_sorted else {}),
     }
     is_source = isinstance(probabilities, Source)

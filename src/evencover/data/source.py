@@ -34,6 +34,7 @@ class Block(NamedTuple):
     labels: IntArray | None = None  #: (n,) class indices, K for unknown names; None without labels
     ids: Array | None = None  #: (n,) 64-bit keys of the user's ids, if any
     source: Source | None = None  #: None for rows in memory
+    nodes: IntArray | None = None  #: (n,) labels, where those of groups count on from K + 1
 
     @property
     def known_labels(self) -> IntArray:
@@ -45,8 +46,10 @@ class Block(NamedTuple):
 
     def take(self, rows: slice) -> Block:
         """Return some of the rows, with their labels and ids."""
-        labels, ids = (None if each is None else each[rows] for each in (self.labels, self.ids))
-        return Block(self.start + (rows.start or 0), self.rows[rows], labels, ids, self.source)
+        columns = (self.labels, self.ids, self.nodes)
+        labels, ids, nodes = (None if each is None else each[rows] for each in columns)
+        start = self.start + (rows.start or 0)
+        return Block(start, self.rows[rows], labels, ids, self.source, nodes)
 
     def row_name(self, row: int) -> str:
         """Describe a row of this block in messages: its file, and its index there."""
@@ -183,12 +186,13 @@ class Source:
     reader: Reader
     classes: Classes
     class_of_column: IntArray | None = None  #: class of each of the reader's; None if the same
-    labels: Array | None = None  #: (N,) class indices, n_classes for unknown names; not of streams
+    labels: Array | None = None  #: (N,) as the nodes of a block; not of streams
     labels_are: str | None = None  #: "indices" or "names", if the user states it
     ids: Array | None = None  #: (N,) the user's ids as they are written with sets
     keys: Array | None = None  #: (N,) the ids as 64-bit keys
     logits: bool | None = None  #: whether the rows are logits; None if unknown
     allow_unknown: bool = False  #: whether labels may be unknown names
+    groups: tuple[str, ...] = ()  #: groups of classes that labels may be
     allow_sorted: bool = False  #: whether the numbers of all rows may decrease
     first_unknown: tuple[str, str] | None = None  #: the first label of no class, and its row
     offset: int = 0  #: index of the first row in the whole input
@@ -211,6 +215,7 @@ class Source:
         labels_are: str | None = None,
         logits: bool | None = None,
         allow_unknown: bool = False,
+        groups: tuple[str, ...] = (),
         allow_sorted: bool = False,
     ) -> Source:
         """Decide what classes, labels and ids of an input stand for.
@@ -267,6 +272,7 @@ class Source:
             logits=contents.logits if logits is None else logits,
             expected=expected,
             allow_unknown=allow_unknown,
+            groups=groups,
             allow_sorted=allow_sorted,
         )
         if contents.labels is None:
@@ -278,7 +284,7 @@ class Source:
             row = int((labels == classes.n).argmax())
             unknown = str(values.ravel()[row]), row_name(row)
         # Partitions carry their labels, so use the smallest type.
-        labels = labels.astype(np.min_scalar_type(classes.n))
+        labels = labels.astype(np.min_scalar_type(classes.n + len(groups)))
         labels.setflags(write=False)
         return replace(source, labels=labels, first_unknown=unknown)
 
@@ -287,7 +293,7 @@ class Source:
         expected = expected or self.expected
         if expected == self.expected and all(getattr(self, n) == v for n, v in stated.items()):
             return self
-        kept = ("labels_are", "allow_unknown", "allow_sorted")
+        kept = ("labels_are", "allow_unknown", "groups", "allow_sorted")
         how: dict[str, Any] = {name: getattr(self, name) for name in kept}
         if self.contents.class_names != self.class_names:  # the user has named the classes
             how["class_names"] = self.class_names
@@ -345,6 +351,7 @@ class Source:
                 f"or '!{column}' for all others."
             )
         how: Any = {"labels_are": self.labels_are, "allow_unknown": self.allow_unknown}
+        how["groups"] = self.groups
         labels = self.classes.label_indices(values, n_rows, owner, row_name, **how)
         if columns.left_out and not self.reader.is_top_k and (labels == self.n_classes).any():
             texts = map(str, values.ravel()[labels == self.n_classes].tolist())
@@ -398,18 +405,19 @@ class Source:
             def row_name(row: int, first: int = start) -> str:
                 return self.reader.row_name(first + row)
 
-            labels = None if self.labels is None else self.labels[part].astype(np.int64)
+            nodes = None if self.labels is None else self.labels[part].astype(np.int64)
             if raw.labels is not None:
-                labels = self._class_indices(raw.labels, len(rows), row_name)
+                nodes = self._class_indices(raw.labels, len(rows), row_name)
+            labels = np.minimum(nodes, self.n_classes) if self.groups else nodes
             ids = None if self.keys is None else self.keys[part]
             if raw.ids is not None and self.reader.has_ids:
                 ids = id_keys(raw.ids, len(rows), row_name)
-            yield Block(self.offset + start, rows, labels, ids, self)
+            yield Block(self.offset + start, rows, labels, ids, self, nodes)
             start = part.stop
         if start == 0:
             labels = np.zeros(0, dtype=np.int64) if self.has_labels else None
             no_rows = np.zeros((0, self.n_classes), dtype=np.float32)
-            yield Block(self.offset, no_rows, labels, self.keys, self)
+            yield Block(self.offset, no_rows, labels, self.keys, self, labels)
         self._check_number(start, is_end=True)
 
     def _check_number(self, n_rows: int, *, is_end: bool = False) -> None:
@@ -445,7 +453,7 @@ class Source:
         """Return a source for rows of a block that `reader` holds."""
         first = block.start - self.offset
         part = self._part(reader, slice(first, first + len(block.rows)))
-        return replace(part, labels=block.labels, keys=block.ids, class_of_column=None)
+        return replace(part, labels=block.nodes, keys=block.ids, class_of_column=None)
 
     def _part(self, reader: Reader, rows: slice) -> Source:
         columns = (self.labels, self.ids, self.keys)

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from evencover._kernels import Coverage
-from evencover.answers import REVIEW, Answers
+from evencover.answers import REVIEW, Answers, Levels
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.evaluation import statistics
 from evencover.evaluation.conditional import LEAST_ROWS, Stratum, WorstSlab, strata_by_size
@@ -56,16 +56,22 @@ class Tally(NamedTuple):
         first = np.append(sets.indices, 0)[sets.indptr[:-1]].astype(np.int64)
         appearances = np.bincount(sets.indices, minlength=sets.n_classes)
         is_alone = sets.sizes == 1
-        coverage = Coverage(sets.sizes, sets.have(labels), first, is_alone, appearances)
+        is_covered = sets.have(np.minimum(labels, sets.n_classes))
+        coverage = Coverage(sets.sizes, is_covered, first, is_alone, appearances)
         return cls.of_coverage(labels, coverage, sets.accepted, sets.answers)
 
     @classmethod
     def of_coverage(
         cls, labels: IntArray, coverage: Coverage, is_accepted: Array, answers: Answers | None
     ) -> Tally:
-        """Count rows, their sets, accepted predictions, and answers if there are any."""
+        """Count rows, their sets, accepted predictions, and answers if there are any.
+
+        Labels above K are those of groups, as in `Levels`, and unknown but for answers.
+        """
         n_classes, accepted = len(coverage.appearances), coverage.top_classes[is_accepted]
-        right = accepted[accepted == labels[is_accepted]]
+        levels = Levels.of_classes(n_classes) if answers is None else answers.hierarchy
+        right = accepted[levels.are_right(accepted, labels[is_accepted])]
+        label_nodes, labels = labels, np.minimum(labels, n_classes)
         rows = np.bincount(labels, minlength=n_classes + 1)
         sums = np.bincount(labels, weights=coverage.sizes, minlength=n_classes)
         tally = cls(
@@ -79,10 +85,10 @@ class Tally(NamedTuple):
             np.bincount(right, minlength=n_classes),
             covered_sizes=np.bincount(coverage.sizes[coverage.is_covered], minlength=n_classes + 1),
         )
-        if answers is None or not answers.hierarchy.groups:
+        if answers is None or not levels.groups:
             return tally
-        levels, nodes = answers.hierarchy, answers.nodes
-        right = nodes[levels.are_right(nodes, labels)]
+        nodes = answers.nodes
+        right = nodes[levels.are_right(nodes, label_nodes)]
         return tally._replace(
             answered=np.bincount(nodes[nodes != REVIEW], minlength=levels.n_nodes),
             answered_right=np.bincount(right, minlength=levels.n_nodes),

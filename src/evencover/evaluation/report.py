@@ -112,12 +112,14 @@ def evaluate(
         raise InputError("There must be at least one row to evaluate. Got none.")
     names = sets.class_names if class_names is None else class_names
     classes = Classes(sets.n_classes, None if names is None else tuple(names))
-    indices = classes.label_indices(labels, len(sets), labels_are=labels_are, allow_unknown=True)
+    levels = None if sets.answers is None else sets.answers.hierarchy
+    how: Any = {"labels_are": labels_are, "groups": () if levels is None else levels.groups}
+    nodes = classes.label_indices(labels, len(sets), allow_unknown=True, **how)
+    indices = np.minimum(nodes, sets.n_classes)
     if names is not None and indices.min() == sets.n_classes:
         raise classes.unknown_label(to_numpy(labels).ravel()[0], "row 0")
     slab = None if features is None else worst_slab(sets.have(indices), features)
-    tally = Tally.of(sets, indices)
-    levels = None if sets.answers is None else sets.answers.hierarchy
+    tally = Tally.of(sets, nodes)
     about: dict[str, Any] = {"class_names": names, "worst_slab": slab, "levels": levels}
     return CoverageReport.from_tally(tally, alpha, **about)
 
@@ -451,7 +453,8 @@ class CoverageReport(CoverageMetrics, Shown):
     def _acceptance_summary(self) -> list[tuple[str, str, str]]:
         """Show how many predictions are accepted without a review, and how many are right."""
         low, high = self.accepted_accuracy_interval.tolist()
-        rows = [("accepted", f"{self.accepted_share:.1%}", "of predictions need no review")]
+        meaning = "are answered with their class" if self.answers else "need no review"
+        rows = [("accepted", f"{self.accepted_share:.1%}", f"of predictions {meaning}")]
         if _total(self.accepted):
             meaning = f"of these are right; 95% interval {low:.1%} to {high:.1%}"
             rows.append(("  accuracy", f"{self.accepted_accuracy:.1%}", meaning))

@@ -47,7 +47,7 @@ LOWEST, HIGHEST = 0.02, 0.9999
 class Acceptance(NamedTuple):
     """The predictions to accept, by the level and the node that would answer.
 
-    The first four fields are those of `Levels`. ``node_limits`` (L, M) are the largest scores, 1
+    The first five fields are those of `Levels`. ``node_limits`` (L, M) are the largest scores, 1
     minus the probability, of answers with a node at a level, -inf for never. Of the ``node_tested``
     (L, M) answers of the testing half, ``node_right`` (L, M) are right.
     """
@@ -56,6 +56,7 @@ class Acceptance(NamedTuple):
     groups: tuple[str, ...]
     level_of_node: IntArray
     node_of_class: IntArray
+    class_of_group: IntArray
     node_limits: FloatArray
     node_tested: IntArray
     node_right: IntArray
@@ -66,7 +67,7 @@ class Acceptance(NamedTuple):
     @property
     def levels(self) -> Levels:
         """The nodes that can answer."""
-        return Levels(*self[:4])
+        return Levels(*self[:5])
 
     @property
     def limits(self) -> FloatArray:
@@ -167,16 +168,16 @@ def fit_acceptance(
             best = tested
         else:
             risk = 0.0
-    _warn(best, len(order) - half)
+    _warn(best, len(order), len(order) - half)
     return best
 
 
-def _warn(found: Acceptance, n_tested: int) -> None:
+def _warn(found: Acceptance, n_rows: int, n_tested: int) -> None:
     """Warn if nothing is accepted, or if the answers are far more accurate than they need be."""
     accuracy, n_answered = found.accuracy, int(found.node_tested.sum())
     if n_answered == 0:
         warn_caller(
-            f"No prediction is accepted: with {2 * n_tested} rows, no rule is shown to have "
+            f"No prediction is accepted: with {n_rows} rows, no rule is shown to have "
             f"accuracy {accuracy:g} with confidence {found.confidence:g}. Use more labeled rows, "
             "or a lower accuracy."
         )

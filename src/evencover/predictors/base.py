@@ -298,6 +298,7 @@ class BasePredictor(Method, Shown):
         levels = Levels.of_classes(fit.n_classes)
         if taxonomy is not None:
             levels = Taxonomy.read(taxonomy, source.class_names).levels(fit.n_classes)
+        source = source.expecting(None, groups=levels.groups)
         found, keys = read_predictions(source, scoring, levels, executor)
         acceptance = fit_acceptance(
             found,
@@ -533,7 +534,8 @@ class BasePredictor(Method, Shown):
         """
         fit = Fit.of(self)
         how: Any = {"class_names": class_names, "labels_are": labels_are, "allow_unknown": True}
-        source = fit.open(probabilities, labels, ids, allow_sorted=allow_sorted, **how)
+        how |= {"allow_sorted": allow_sorted, "groups": fit.label_groups}
+        source = fit.open(probabilities, labels, ids, **how)
         require_labels(source, "Evaluation")
         count, finish = fit.rule.for_input(source.logits).counts, EvaluationCounts.abridged
         counts, read = fold_source(source, count, EvaluationCounts.total, finish, executor)

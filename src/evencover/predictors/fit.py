@@ -179,6 +179,11 @@ class Fit:
         """What an input must be like: the classes, the precision and the listed classes."""
         return Expected(self.classes, self.inputs.precision, self.inputs.k)
 
+    @property
+    def label_groups(self) -> tuple[str, ...]:
+        """The groups that labels of test rows may be, because they may answer."""
+        return () if self.acceptance is None else self.acceptance.groups
+
     def open(self, probabilities: Any, labels: Any = None, ids: Any = None, **how: Any) -> Source:
         """Open rows as a source with the classes of the fit; see `as_source`."""
         return as_source(probabilities, labels, ids=ids, expected=self.expected, **how)
@@ -533,6 +538,8 @@ def _check_acceptance(acceptance: Acceptance, n_classes: int) -> None:
     nodes = levels.node_of_class.ravel()
     check_array(nodes, "node_of_class", np.int64, len(nodes), NO_NODE, n_nodes - 1)
     check_array(levels.level_of_node, "level_of_node", np.int64, n_nodes, 0, n_levels - 1)
+    n_groups, members = len(levels.groups), levels.class_of_group
+    check_array(members, "class_of_group", np.int64, n_groups, 0, n_classes - 1)
     for name, dtype in (("limits", np.float64), ("tested", np.int64), ("right", np.int64)):
         values = getattr(acceptance, f"node_{name}")
         if values.shape != (n_levels, n_nodes):

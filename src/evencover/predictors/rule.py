@@ -131,7 +131,7 @@ class BoundScore:
 
     def predictions(self, block: Block, levels: Levels) -> tuple[Array, ...]:
         """Return scores and nodes of each level's prediction (n, L), if right, and keys (n,)."""
-        assert block.labels is not None
+        assert block.nodes is not None
         top = _kernels.top_classes(block.rows)
         keys = block.ids
         if keys is None:
@@ -140,7 +140,7 @@ class BoundScore:
             found = [(self.top_scores(block.rows, top), top)]
             found += [self.top_nodes(block.rows, levels, k) for k in range(1, levels.n_levels)]
         scores, nodes = (np.stack(columns, axis=1) for columns in zip(*found, strict=True))
-        is_right = [levels.are_right(column, block.labels) for column in nodes.T]
+        is_right = [levels.are_right(column, block.nodes) for column in nodes.T]
         return scores, nodes, np.stack(is_right, axis=1), keys
 
     def top_nodes(self, rows: Any, levels: Levels, level: int) -> tuple[FloatArray, IntArray]:
@@ -352,12 +352,13 @@ class SetRule:
     def counts(self, block: Block) -> EvaluationCounts:
         """Count what every metric follows from."""
         assert block.labels is not None
+        assert block.nodes is not None
         given = self.scoring.of_block(block, exact=self.is_randomized)
         with self.scoring.checking(block):
             coverage = _kernels.set_coverage(
                 given, block.known_labels, self.thresholds, keep_top=self.keep_top
             )
         answers = self.accept(block.rows, coverage.top_classes, coverage.is_alone)
-        tally = Tally.of_coverage(block.labels, coverage, *answers)
+        tally = Tally.of_coverage(block.nodes, coverage, *answers)
         confusions = Confusions.of(block.labels, coverage.top_classes, block.rows.shape[1])
         return EvaluationCounts(tally._replace(listed=listed_labels(block)), confusions)

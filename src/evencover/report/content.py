@@ -43,7 +43,7 @@ def report_content(
 ) -> dict[str, Any]:
     """Read labeled rows once, in blocks, and return all that the report shows, ready for JSON."""
     fit = Fit.of(predictor)
-    source = fit.open(probabilities, labels, ids, allow_unknown=True)
+    source = fit.open(probabilities, labels, ids, allow_unknown=True, groups=fit.label_groups)
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     require_labels(source, "A report")
     names = None if ids is None else to_numpy(ids)
@@ -75,9 +75,10 @@ class BlockView(NamedTuple):
     ) -> BlockView:
         """Do all that takes time, here or on a worker; blocks run side by side."""
         assert block.labels is not None
+        assert block.nodes is not None
         sets, labels = rule.sets(block), block.labels
         confusions = Confusions.of(labels, block.rows.argmax(axis=1), sets.n_classes)
-        tally = Tally.of(sets, labels)._replace(listed=listed_labels(block))
+        tally = Tally.of(sets, block.nodes)._replace(listed=listed_labels(block))
         counts = EvaluationCounts(tally, confusions)
         return cls(rule, names, taxonomy, block, labels, sets, sets.have(labels), counts)
 
@@ -276,10 +277,15 @@ def _about_acceptance(report: CoverageReport) -> dict[str, Any]:
     """Return how many predictions are accepted and right, and the nodes to look at."""
     nodes = report.answering_nodes
     unsafe = [node for node in nodes if node["unsafe"]]
+    share, accuracy = report.accepted_share, as_plain(report.accepted_accuracy)
+    low, high = report.accepted_accuracy_interval.tolist()
+    of_all = {"share": share, "accuracy": accuracy, "low": low, "high": high}
+    if report.answers:
+        of_all = report.answers[-1]
     return {
-        "share": report.accepted_share,
-        "accuracy": as_plain(report.accepted_accuracy),
-        "interval": report.accepted_accuracy_interval.tolist(),
+        "share": of_all["share"],
+        "accuracy": of_all["accuracy"],
+        "interval": [of_all["low"], of_all["high"]],
         "target": report.accept_accuracy,
         "answers": report.answers,
         "n_unsafe": len(unsafe),
