@@ -126,7 +126,7 @@ class Classes:
         if self.are_names(values, owner, labels_are):
             known = self.index
             if groups:
-                known = {name: self.n + 1 + k for k, name in enumerate(groups)} | known
+                known = {**{name: self.n + 1 + k for k, name in enumerate(groups)}, **known}
             return self._of_names(values.tolist(), known, row_name, allow_unknown=allow_unknown)
         if values.dtype.kind not in "iu" and are_text(values):
             values = self._of_decimals(values.tolist(), owner, row_name)

@@ -408,7 +408,9 @@ class Source:
             nodes = None if self.labels is None else self.labels[part].astype(np.int64)
             if raw.labels is not None:
                 nodes = self._class_indices(raw.labels, len(rows), row_name)
-            labels = np.minimum(nodes, self.n_classes) if self.groups else nodes
+            labels = nodes
+            if nodes is not None and self.groups:
+                labels = np.minimum(nodes, self.n_classes)
             ids = None if self.keys is None else self.keys[part]
             if raw.ids is not None and self.reader.has_ids:
                 ids = id_keys(raw.ids, len(rows), row_name)
