@@ -249,6 +249,19 @@ def test_top_k_rows_sum_what_they_list(data, fitted):
         assert np.array_equal(again[1], nodes)
 
 
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+def test_top_k_rows_may_have_labels_that_are_no_classes(data, fitted):
+    rows, labels = data[1]
+    texts, order = coarse(labels), np.argsort(-rows, axis=1)
+    listed = TopK(order, np.take_along_axis(rows, order, axis=1), class_names=NAMES)
+    dense, found = (fitted.evaluate(given, texts, class_names=NAMES) for given in (rows, listed))
+    assert found.answered_right.tolist() == dense.answered_right.tolist()
+    assert found.covered_sizes.tolist() == dense.covered_sizes.tolist()
+    assert found.covered_sizes.sum() == found.class_covered.sum()
+    again = [StandardPredictor().fit(given, texts, class_names=NAMES) for given in (rows, listed)]
+    assert again[0].thresholds_.tolist() == again[1].thresholds_.tolist()
+
+
 def test_answers_need_cutoffs(data):
     predictor = StandardPredictor().fit(*data[0])
     with pytest.raises(InputError, match="fit_acceptance"):

@@ -38,10 +38,8 @@ class Block(NamedTuple):
 
     @property
     def known_labels(self) -> IntArray:
-        """The labels, with an arbitrary class for unknown ones, which top-k rows do not list."""
+        """The labels, with an arbitrary class for unknown ones."""
         assert self.labels is not None
-        if isinstance(self.rows, TopK):
-            return self.labels
         return np.minimum(self.labels, self.rows.shape[1] - 1)
 
     def take(self, rows: slice) -> Block:

@@ -358,6 +358,8 @@ class SetRule:
             coverage = _kernels.set_coverage(
                 given, block.known_labels, self.thresholds, keep_top=self.keep_top
             )
+        is_covered = coverage.is_covered & (block.labels < block.rows.shape[1])
+        coverage = coverage._replace(is_covered=is_covered)
         answers = self.accept(block.rows, coverage.top_classes, coverage.is_alone)
         tally = Tally.of_coverage(block.nodes, coverage, *answers)
         confusions = Confusions.of(block.labels, coverage.top_classes, block.rows.shape[1])
