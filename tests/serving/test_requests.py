@@ -16,10 +16,12 @@ import numpy as np
 import pytest
 from serving.service import BEARER, NAMES, K, ids_of
 
-from evencover import StandardPredictor, save
+from evencover import InputError, StandardPredictor, save
+from evencover.monitoring.state import ModelEntry
 
 for library in ("starlette", "uvicorn", "prometheus_client", "httpx"):
     pytest.importorskip(library)
+bodies = pytest.importorskip("evencover.serving.bodies")
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
 INFER, JSON = "/v2/models/model/infer", {"content-type": "application/json"}
@@ -67,6 +69,20 @@ def test_parts_of_a_body_are_counted_before_they_are_made(client, name):
     assert answer.status_code == status
     assert len(answer.json()["error"]) < 500
     assert most < 8 * len(content)
+
+
+def test_rows_that_are_too_short_take_no_memory():
+    """30 kB once made room for 800 MB, between two looks at other requests."""
+    model = ModelEntry("0" * 32, 10_000, None, 0.05, 0.02, np.full(10_000, 0.88))
+    content = json.dumps({"rows": [[]] * 10_000}).encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="'rows'"):
+            bodies.read_rows(content, model, bodies.Limits())
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 5_000_000
 
 
 @pytest.mark.parametrize("name", HOSTILE)
