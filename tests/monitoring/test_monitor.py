@@ -358,6 +358,37 @@ def test_labels_are_those_of_the_model_that_served_the_row(data, new):
     assert_same_counts(second.snapshot(), expected)
 
 
+def test_indices_are_those_of_a_model_with_more_classes_that_served_the_row(predictor, new):
+    """After a new model with fewer classes, its labels were once rejected."""
+    rows, labels, ids = new
+    first = CoverageMonitor(predictor)
+    first.observe(rows, ids=ids)
+    fewer = StandardPredictor().fit(np.eye(2)[[0, 1] * 40], [0, 1] * 40)
+    assert labels.max() == K - 1
+    assert CoverageMonitor(fewer, state=first.state).label(ids, labels).counted == len(labels)
+    assert_same_counts(first.snapshot(), updated(predictor, rows, labels, ids=ids))
+    with pytest.raises(InputError, match="'labels'"):
+        first.label(ids[:1], [K])
+
+
+def test_an_index_is_a_class_of_the_model_that_served_the_row_before_it(data, monkeypatch):
+    """It was once one of the last model, whatever the time of the label."""
+    clock, rows = [1.8e9], data.rows  # 2027-01-15T08:00
+    monkeypatch.setattr(state.time, "time", lambda: clock[0])
+    names, shared = ["ant", "bee", "cat", "dog", "eel"], state.MonitorState()
+    for turn in range(2):
+        fitted = StandardPredictor().fit(
+            np.roll(rows[:400], turn, axis=1),
+            (data.labels[:400] + turn) % K,
+            class_names=np.roll(names, turn).tolist(),
+        )
+        monitor = CoverageMonitor(fitted, state=shared)
+        monitor.observe(np.roll(rows[400:401], turn, axis=1), ids=["a"])
+        clock[0] += 3600
+    assert monitor.label(["a"], [0], time=["2027-01-15T08:30Z"]).counted == 1
+    assert monitor.snapshot().rows.tolist() == [0, 1, 0, 0, 0]  # the ant of the first model
+
+
 # Corrections ------------------------------------------------------------------------------------
 
 

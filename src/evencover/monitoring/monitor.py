@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,7 +33,6 @@ from evencover.monitoring.state import (
     ModelEntry,
     MonitorState,
     ServedRow,
-    now,
     pack_answers,
     pack_sets,
 )
@@ -237,7 +237,7 @@ class CoverageMonitor:
     def serve(self, rows: Any, keys: Array, sets: PredictionSets, ids: Any) -> Served:
         """Return rows (n, K) whose `sets` a service has computed; raise if they have wrong ids."""
         self._reject_ids(signed(keys), lambda: signed(row_contents(rows)), ids)
-        return Served(self, rows, keys, sets, now())
+        return Served(self, rows, keys, sets, time.time())
 
     def served(self, parts: Sequence[Served]) -> list[ServedRow]:
         """Return what is to be recorded of rows that came one after another."""
@@ -284,14 +284,14 @@ class CoverageMonitor:
         self, ids: Any, labels: Any, times: Any = None, period: Any = None, labels_are: Any = None
     ) -> list[Label]:
         """Return labels of ids as they can be stored."""
-        keys, arrived = signed(id_keys(ids, len(ids))), now()
+        keys, arrived = signed(id_keys(ids, len(ids))), time.time()
         n_rows = len(keys)
         # NumPy would make text of all labels in a list if one is text.
         values = labels if isinstance(labels, list) else to_numpy(labels, "'labels'").tolist()
         if not isinstance(values, list) or len(values) != n_rows:
             raise InputError(f"'labels' must have one entry for each of the {n_rows} rows.")
         self._reject_calibration_ids(keys)
-        known = known_labels(self.model.classes, values, labels_are)
+        known = known_labels(self.model.classes, self.state.most_classes, values, labels_are)
         moments = [(None, None)] * n_rows if times is None else _moments(times, n_rows)
         given = None if period is None else str(period)
         return [
@@ -303,7 +303,7 @@ class CoverageMonitor:
         self, source: Source, period: str | None, *samplers: Sampler
     ) -> tuple[list[ServedRow], list[int]]:
         """Return what is to be recorded of all rows, and their labels."""
-        rules, moment = self._rules, now()
+        rules, moment = self._rules, time.time()
         if source.logits is not None:
             rules = self._with_test(self.predictor.rule(logits=source.logits))
         about = self.model.key, (moment, period or day_of(moment))
@@ -368,8 +368,13 @@ class CoverageMonitor:
             return self._log.periods(np.arange(self.model.n_classes))
 
 
-def known_labels(classes: Classes, labels: Any, labels_are: str | None) -> list[int | str]:
-    """Return labels as indices, or as names where they are, by the classes of the model alone."""
+def known_labels(
+    classes: Classes, most_classes: int, labels: Any, labels_are: str | None
+) -> list[int | str]:
+    """Return labels as indices, or as names where they are, by the classes of the model alone.
+
+    Indices may be of another model with `most_classes`, which served the row.
+    """
     text_is_name = classes.are_names(np.array(["text"]), "'labels'", labels_are)
     result: list[int | str] = []
     for label in labels:
@@ -377,11 +382,11 @@ def known_labels(classes: Classes, labels: Any, labels_are: str | None) -> list[
             label = int(label)
         elif type(label) is int and classes.are_names(np.array([label]), "'labels'", labels_are):
             label = str(label)
-        is_index = type(label) is int and 0 <= label < classes.n
+        is_index = type(label) is int and 0 <= label < most_classes
         if not is_index and not (isinstance(label, str) and label.strip()):
             raise InputError(
                 "'labels' must be names of classes, or indices from 0 to "
-                f"{classes.n - 1}. Got {label!r}."
+                f"{most_classes - 1}. Got {label!r}."
             )
         result.append(label)
     return result

@@ -184,11 +184,6 @@ def contains(packed: bytes, index: int, n_classes: int) -> bool:
     return index >= 0 and bool(packed[1 + index // 8] >> (7 - index % 8) & 1)
 
 
-def now() -> float:
-    """Return the time in seconds."""
-    return time.time()
-
-
 class MonitorState:
     """The state of any number of models, in memory or in a database that processes may share.
 
@@ -212,6 +207,7 @@ class MonitorState:
         self._reader = self._writer if path == MEMORY else Database(path, STORED, INDEXES, FORMAT)
         self.name = self._writer.name
         self._entries: dict[int, ModelEntry] = {}
+        self.most_classes = 0  # of a model: labels may be of rows that an earlier one served
         self._n_recorded = 0  # since the last look at the memory
 
     def close(self) -> None:
@@ -235,6 +231,8 @@ class MonitorState:
         with self._writer.writing():
             row = entry.key, entry.digest, entry.n_classes, names, *levels
             self._writer.insert("models", [row])
+            (most,) = self._writer.run("SELECT MAX(n_classes) AS n_classes FROM models")
+            self.most_classes = most.n_classes
             return self._entry(entry.key)
 
     def _entry(self, key: int) -> ModelEntry:
@@ -270,7 +268,7 @@ class MonitorState:
                 models = {row.model for row in rows}
                 self._count(labels, [row for row in self._servings(labels) if row.model in models])
                 self._writer.run_in(f"DELETE FROM labels WHERE model = {WAITING} AND id", ids)
-            self._prune(now())
+            self._prune(time.time())
         return n_new
 
     def _servings(self, ids: Iterable[int]) -> list[Any]:
@@ -336,7 +334,7 @@ class MonitorState:
             self._n_recorded += self._writer.insert("served", [*by_id.values()])
             new, changed, _ = self._count({label.id: label for label in labels}, by_id.values())
             self._writer.run_in(f"DELETE FROM labels WHERE model = {WAITING} AND id", [*by_id])
-            self._prune(now())
+            self._prune(time.time())
         return LabelCounts(len(new), len(changed), len(rows) - len(new) - len(changed), 0)
 
     def _count(
@@ -347,17 +345,21 @@ class MonitorState:
         Return the ids of counted and of corrected labels, and the number of ids that a model served
         with several rows.
         """
+
+        def is_before(row: Any) -> bool:
+            return bool(row.time <= labels[row.id].moment)
+
         chosen: dict[tuple[int, int], Any] = {}  # of each model and id
         several = set[int]()
         for row in served:
             place = row.model, row.id
             if place in chosen:
                 several.add(row.id)
-            if place not in chosen or row.time <= labels[row.id].moment:
+            if place not in chosen or is_before(row):
                 chosen[place] = row
         by_model: dict[int, list[Label]] = {}
-        names: dict[int, int | str | None] = {}  # an index stands for a class of the last model
-        for row in sorted(chosen.values(), key=attrgetter("time"), reverse=True):
+        names: dict[int, int | str | None] = {}  # an index is a class of the last model before it
+        for row in sorted(chosen.values(), key=lambda r: (is_before(r), r.time), reverse=True):
             label, entry = labels[row.id], self._entry(row.model)
             name = names.setdefault(row.id, entry.named(label.label))
             if row.members is not None:  # its set is kept for as long as the retention
@@ -395,7 +397,7 @@ class MonitorState:
         order = random_order(0, RandomStream.EVIDENCE, keys).tolist()
         sql = "SELECT COALESCE(MAX(number), -1) + 1 AS next FROM labels WHERE model = ?"
         (first,) = self._writer.run(sql, model)
-        arrived, replaces = now(), replaces or [None] * len(labels)
+        arrived, replaces = time.time(), replaces or [None] * len(labels)
         rows = [
             (model, number, replaces[row], arrived, key, json.dumps(label), *rest)
             for number, row in enumerate(order, first.next)
