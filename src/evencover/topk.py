@@ -165,8 +165,7 @@ class TopK:
         """Return some of the rows, or the numbers ``[rows, classes]``; a slice shares memory."""
         if isinstance(rows, tuple):
             chosen, classes = np.broadcast_arrays(*rows)
-            some = self[chosen.ravel()]
-            return some.pick(some.values, classes.ravel(), 0).reshape(chosen.shape)
+            return self._numbers(chosen.ravel(), classes.ravel()).reshape(chosen.shape)
         if isinstance(rows, slice) and rows.step in (None, 1):
             first, last, _ = rows.indices(len(self))
             starts = self.starts[first : max(first, last) + 1]
@@ -181,6 +180,20 @@ class TopK:
         entries = np.repeat(self.starts[chosen] - starts[:-1], sizes)
         entries += np.arange(starts[-1])
         return self._with(starts, self.classes[entries], self.values[entries])
+
+    def _numbers(self, rows: IntArray, classes: Array) -> Array:
+        """Return the numbers of classes in rows (n,); 0 if the row does not list the class."""
+        distinct, row = np.unique(rows, return_inverse=True)
+        if len(distinct) == len(rows):
+            some = self[rows]
+            return some.pick(some.values, classes, 0)
+        some = self[distinct]  # many classes of a row, each of which would compare all it lists
+        keys = np.append(some.row_of_entry * self.n_classes + some.classes, -1)
+        values = np.append(some.values, some.dtype.type(0))
+        order = np.argsort(keys, kind="stable")
+        wanted = row * self.n_classes + classes
+        entries = order[np.searchsorted(keys, wanted, side="right", sorter=order) - 1]
+        return np.where(keys[entries] == wanted, values[entries], values[-1])
 
     def pick(self, values: Array, classes: IntArray, missing: Any) -> Array:
         """Return the value of one class in each row (N,), of values in the order of the entries.

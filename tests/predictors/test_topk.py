@@ -371,3 +371,18 @@ def test_onnx_rejects_top_k_rows(tmp_path):
     predictor = StandardPredictor().fit(top_of(rows, 3), labels)
     with pytest.raises(InputError, match="top-k"):
         to_onnx(predictor, tmp_path / "sets.onnx")
+
+
+def test_numbers_of_listed_and_other_classes_are_those_of_the_matrix():
+    """Also of several classes of a row, in any order, and of rows that list none of them."""
+    rng = np.random.default_rng(4)
+    dense = rng.random((30, 9)).astype(np.float32) * (rng.random((30, 9)) < 0.3)
+    classes = [rng.permutation(np.flatnonzero(row)) for row in dense]
+    starts = np.cumsum([0, *map(len, classes)])
+    values = np.concatenate([row[some] for row, some in zip(dense, classes, strict=True)])
+    rows = TopK.from_csr(starts, np.concatenate(classes), values, 9)
+    for chosen in (np.arange(30), rng.integers(0, 30, 200), np.zeros(0, dtype=int)):
+        asked = rng.integers(0, 9, len(chosen))
+        found = rows[chosen, asked]
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, dense[chosen, asked])
