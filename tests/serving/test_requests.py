@@ -18,6 +18,7 @@ from serving.service import BEARER, NAMES, K, ids_of
 
 from evencover import InputError, StandardPredictor, save
 from evencover.monitoring.state import ModelEntry
+from evencover.topk import TopK
 
 for library in ("starlette", "uvicorn", "prometheus_client", "httpx"):
     pytest.importorskip(library)
@@ -53,7 +54,32 @@ PARTS = {  # many small parts, which once took 0.3 seconds and 600 MB
     "keys": ("{" + ",".join(f'"{n}":1' for n in range(300_000)) + "}", 422),
     "entries": ("[" + ",".join(['{"label":"ant","score":1}'] * 300_000) + "]", 422),
     "numbers": ("[" + "0," * 3_000_000 + "0]", 422),
+    "numbers that are no rows": ("0," * 3_000_000 + "0", 422),
+    "numbers after a row": ("[]," + "0," * 3_000_000 + "0", 422),
+    "numbers after an object": ("{}," + "0," * 3_000_000 + "0", 413),
 }
+TEXTS = '"a",' * 2_000_000 + '"a"'  # 4,000,000 of them once stopped others for 0.5 seconds
+LISTS = {
+    "ids": ("/v1/sets", f'{{"rows": [], "ids": [{TEXTS}]}}'),
+    "ids of labels": ("/v1/labels", f'{{"labels": [], "ids": [{TEXTS}]}}'),
+    "labels": ("/v1/labels", f'{{"ids": [], "labels": [{TEXTS}]}}'),
+    "times": ("/v1/labels", f'{{"ids": [], "labels": [], "time": [{TEXTS}]}}'),
+    "ids of tensors": (INFER, tensors(ROWS, IDS | {"data": []}).replace("[]", f"[{TEXTS}]")),
+    "parameters": (INFER, tensors(ROWS, parameters={"a": []}).replace("[]", f"[{TEXTS}]")),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_texts_of_a_body_are_counted_before_they_are_made(client, name):
+    path, content = LISTS[name]
+    tracemalloc.start()
+    try:
+        answer = client.post(path, content=content, headers=JSON)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answer.status_code == 413
+    assert most < 5 * len(content)
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -83,6 +109,19 @@ def test_rows_that_are_too_short_take_no_memory():
     finally:
         tracemalloc.stop()
     assert most < 5_000_000
+
+
+def test_probabilities_of_a_wide_set_take_little_memory():
+    """Each class of a set was once compared with all that its row lists: 10,000 took 2 GB."""
+    rows = TopK.from_csr([0, 5000], np.arange(5000)[::-1], np.full(5000, 1 / 5000), 5000)
+    tracemalloc.start()
+    try:
+        found = rows[np.zeros(5000, dtype=int), np.arange(5000)]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found == 1 / 5000).all()
+    assert most < 2_000_000
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -28,7 +28,8 @@ from evencover.topk import TopK
 
 JSON = "application/json"
 MAX_TEXT = 1000  # characters of an id, label or time
-MOST_PARTS = 2**19  # lists and objects of a body, each of which takes time and memory
+MOST_PARTS = 2**19  # parts of a body, each of which takes time and memory
+LABELS_HINT = "send 'ids', 'labels' and, if known, 'time'"
 HINT = "send probabilities or logits, as the model was calibrated with, as 'rows'"
 
 
@@ -88,16 +89,16 @@ Names = list[Text | Integer]
 class SetsBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a request for sets; rows are lists of numbers, or name some of the classes."""
 
-    rows: list[Raw]
-    ids: Names | UnsetType | None = UNSET
+    rows: Raw
+    ids: Raw | UnsetType = UNSET
 
 
 class LabelsBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a request with labels, by id."""
 
-    ids: Names
-    labels: Names
-    time: list[Text] | UnsetType | None = UNSET
+    ids: Raw
+    labels: Raw
+    time: Raw | UnsetType = UNSET
     labels_are: Literal["names", "indices"] | UnsetType | None = UNSET
 
 
@@ -108,17 +109,21 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
     score: float
 
 
-FLOATS = msgspec.json.Decoder(list[float])
+# Decoders, because msgspec would look at a type again for each of 10,000 rows.
+SETS, LABELS = msgspec.json.Decoder(SetsBody), msgspec.json.Decoder(LabelsBody)
+FLOATS, ROWS = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(list[Raw])
+ENTRIES = msgspec.json.Decoder(dict[Text, float] | list[Entry])
+NAMES, TEXTS = msgspec.json.Decoder(Names), msgspec.json.Decoder(list[Text])
 
 
-def decode(body: Any, kind: Any, remedy: str = HINT) -> Any:
+def decode(body: bytes, decoder: Any, remedy: str = HINT, owner: str = "The body") -> Any:
     """Parse JSON of a type; raise InputError if it is of another."""
     if len(body) > MOST_PARTS < body.count(b"[") + body.count(b"{"):
         raise RequestError(413, f"The body must have at most {MOST_PARTS} lists and objects.")
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise InputError(f"The body is not as it must be: {error}; {remedy}.") from None
+        raise InputError(f"{owner} is not as it must be: {error}; {remedy}.") from None
     except RecursionError:
         raise InputError(f"The body is nested too deeply; {remedy}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -135,23 +140,50 @@ def encode(value: Any) -> bytes:
 
 def read_rows(body: bytes, model: ModelEntry, limits: Limits) -> tuple[Any, Names | None]:
     """Read rows and their ids; raise InputError if they are invalid."""
-    sent: SetsBody = decode(body, SetsBody)
-    limits.check_rows(len(sent.rows), ids=sent.ids)
-    contents, parsed = list(map(bytes, sent.rows)), list[Any]()
-    is_matrix = all(content.startswith(b"[") and b"{" not in content for content in contents)
+    sent: SetsBody = decode(body, SETS)
+    text, parsed = bytes(sent.rows), list[Any]()
+    is_matrix = b"{" not in text
+    contents = _split(text) if is_matrix else _listed(text, "'rows'", ROWS, most=2 * MOST_PARTS)
+    ids = _listed(sent.ids, "'ids'", NAMES)
+    limits.check_rows(len(contents), ids=ids)
     if not is_matrix:
-        parsed = [_decode_entries(content, model.classes) for content in contents]
+        parsed = [_decode_entries(bytes(content), model.classes) for content in contents]
     _check_keys(body, msgspec.structs.replace(sent, rows=parsed))
     rows = _matrix(contents, model.n_classes) if is_matrix else _by_class(parsed, model)
-    return rows, sent.ids or None
+    return rows, ids or None
 
 
 def read_labels(body: bytes, limits: Limits) -> tuple[Any, ...]:
     """Read ids, labels, times and what integers are; raise InputError if they are invalid."""
-    sent: LabelsBody = decode(body, LabelsBody, "send 'ids', 'labels' and, if known, 'time'")
-    limits.check_rows(len(sent.labels), ids=sent.ids, time=sent.time)
+    sent: LabelsBody = decode(body, LABELS, LABELS_HINT)
+    ids, labels = (
+        _listed(getattr(sent, name), f"'{name}'", NAMES, LABELS_HINT) for name in ("ids", "labels")
+    )
+    time = _listed(sent.time, "'time'", TEXTS, LABELS_HINT)
+    if ids is None or labels is None:
+        raise InputError(f"'ids' and 'labels' must be lists; {LABELS_HINT}.")
+    limits.check_rows(len(labels), ids=ids, time=time)
     _check_keys(body, sent)
-    return sent.ids, sent.labels, sent.time or None, sent.labels_are or None
+    return ids, labels, time or None, sent.labels_are or None
+
+
+def _listed(
+    text: Any, owner: str, decoder: Any, remedy: str = HINT, *, most: int = MOST_PARTS
+) -> Any:
+    """Parse a list that was left as text, unless it has too many commas; None if there is none."""
+    content = bytes(text or b"null")
+    if content.count(b",") > most:
+        raise RequestError(413, f"{owner} must have at most {most} commas.")
+    return None if content == b"null" else decode(content, decoder, remedy, owner)
+
+
+def _split(text: bytes) -> list[bytes]:
+    """Divide a list of lists of numbers; raise if it has anything else, before that is parsed."""
+    *parts, rest = text[1:-1].split(b"]")
+    rows = [part.lstrip(b", \t\r\n") + b"]" for part in parts]
+    if text[:1] != b"[" or rest.strip() or not all(row.startswith(b"[") for row in rows):
+        raise InputError(f"'rows' must be a list of rows; {HINT}.")
+    return rows
 
 
 def _matrix(contents: list[bytes], n_classes: int) -> Array:
@@ -178,7 +210,7 @@ def _decode_entries(content: bytes, classes: Classes) -> dict[str, float] | list
     """Parse a row that names some of the classes, unless it has more colons than these need."""
     if content.count(b":") > classes.n * (2 + classes.most_colons):
         raise InputError(f"'rows' must list at most the {classes.n} classes of the model, once.")
-    parsed: dict[str, float] | list[Entry] = decode(content, dict[Text, float] | list[Entry])
+    parsed: dict[str, float] | list[Entry] = decode(content, ENTRIES)
     return parsed
 
 
@@ -259,7 +291,7 @@ class InputTensor(msgspec.Struct, forbid_unknown_fields=True):
     shape: Shape
     datatype: str
     data: Raw | UnsetType = UNSET
-    parameters: dict[str, Any] | UnsetType = UNSET
+    parameters: Raw | UnsetType = UNSET
 
     @property
     def text(self) -> bytes:
@@ -271,7 +303,7 @@ class Output(msgspec.Struct, forbid_unknown_fields=True):
     """An output that is asked for."""
 
     name: str
-    parameters: dict[str, Any] | UnsetType = UNSET
+    parameters: Raw | UnsetType = UNSET
 
 
 class InferHead(msgspec.Struct, forbid_unknown_fields=True):
@@ -280,7 +312,12 @@ class InferHead(msgspec.Struct, forbid_unknown_fields=True):
     inputs: Annotated[list[InputTensor], Meta(max_length=2)]
     outputs: Annotated[list[Output], Meta(max_length=len(OUTPUTS))] | UnsetType | None = UNSET
     id: Text | UnsetType | None = UNSET
-    parameters: dict[str, Any] | UnsetType = UNSET
+    parameters: Raw | UnsetType = UNSET
+
+
+HEAD = msgspec.json.Decoder(InferHead)
+VALUES = msgspec.json.Decoder(dict[str, Any])
+NESTED = msgspec.json.Decoder(list[float | list[float]])
 
 
 class Wanted(NamedTuple):
@@ -314,7 +351,7 @@ def read_tensors(
     n_head = int(length) if length.isdecimal() and len(length) < 20 else len(body) + 1
     if n_head > len(body):
         raise RequestError(400, f"{HEAD_LENGTH} must be within the body.")
-    head: InferHead = decode(body[:n_head], InferHead)
+    head: InferHead = decode(body[:n_head], HEAD)
     _check_keys(body[:n_head], head)
     shapes, tensors = {tensor.name: tensor.shape for tensor in head.inputs}, dict[str, Any]()
     if reads not in shapes or not {*shapes} <= {reads, "ids"} or len(shapes) < len(head.inputs):
@@ -344,8 +381,13 @@ def read_tensors(
 
 
 def _parameters(sent: InputTensor | Output | InferHead) -> Parameters:
+    if not sent.parameters:
+        return Parameters()
+    content = bytes(sent.parameters)
+    values = _listed(content, "'parameters'", VALUES)
+    _check_keys(content, values)
     try:
-        return msgspec.convert(sent.parameters or {}, Parameters)
+        return msgspec.convert(values, Parameters)
     except msgspec.ValidationError as error:
         raise InputError(f"'parameters' are not as they must be: {error}.") from None
 
@@ -374,7 +416,7 @@ def _read_numbers(tensor: InputTensor, data: Any) -> Array:
     if data is not None and len(data) == n_values * dtype.itemsize:
         values = np.frombuffer(data, dtype)
     elif data is None and tensor.text.count(b",") == max(0, n_values - 1):
-        numbers = decode(tensor.text, list[float | list[float]])
+        numbers = decode(tensor.text, NESTED)
         if [len(row) for row in numbers if isinstance(row, list)] == [n_classes] * n_rows:
             numbers = [number for row in numbers for number in row]
         elif any(isinstance(row, list) for row in numbers):
@@ -392,7 +434,7 @@ def _read_ids(tensor: InputTensor, data: Any) -> list[str]:
         raise InputError("'ids' must be of type BYTES.")
     n_rows, texts, start = tensor.shape.n_rows, list[str](), 0
     if data is None:
-        texts = decode(tensor.text, list[Text])
+        texts = _listed(tensor.data, "'ids'", TEXTS) or []
     else:
         try:
             while start < len(data) and len(texts) < n_rows:
