@@ -358,6 +358,7 @@ def test_a_password_is_in_no_message(address):
     [
         *("data://x", "reference://x", "generic::x://y", "mysql://a", "POSTGRESQL://u:secret@h"),
         *("postgresql:/u:secret@h/db", "postgresql:u:secret@h", "host=h password=secret"),
+        "PASSWORD = secret host=h",
     ],
 )
 def test_another_address_is_one_sentence(address, tmp_path, monkeypatch):

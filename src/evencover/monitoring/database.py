@@ -29,7 +29,7 @@ _PLAIN = re.compile(
     r"postgres(?:ql)?://(?:[^@/?#]*@)?([\w.,-]*|\[[0-9a-fA-F:.]+\])(?::\d+)?(/[\w.-]*)?(?:\?[^@#]*)?"
 )
 
-_ADDRESS = re.compile(r"^[A-Za-z][\w+.-]+:|://|password *=", re.ASCII)
+_ADDRESS = re.compile(r"^[A-Za-z][\w+.-]+:|://|password *=", re.ASCII | re.IGNORECASE)
 
 
 class StateError(InputError):
