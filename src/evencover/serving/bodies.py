@@ -43,21 +43,11 @@ class RequestError(InputError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a service.
+    """Limits of a service."""
 
-    Parameters
-    ----------
-    body
-        Maximum size of a body in bytes; an answer may have four times as many.
-    rows
-        Maximum rows per request.
-    seconds
-        Time limit for receiving a body.
-    """
-
-    body: int = 16 * 2**20
-    rows: int = 10_000
-    seconds: float = 10.0
+    body: int = 16 * 2**20  # bytes of a body; an answer may have four times as many
+    rows: int = 10_000  # of a request
+    seconds: float = 10.0  # to receive a body
 
     def check_answer(self, n_bytes: int) -> None:
         """Raise RequestError, before it is made, if an answer is too large."""
@@ -293,11 +283,6 @@ class InputTensor(msgspec.Struct, forbid_unknown_fields=True):
     data: Raw | UnsetType = UNSET
     parameters: Raw | UnsetType = UNSET
 
-    @property
-    def text(self) -> bytes:
-        """The values as JSON."""
-        return bytes(self.data or b"null")
-
 
 class Output(msgspec.Struct, forbid_unknown_fields=True):
     """An output that is asked for."""
@@ -410,13 +395,13 @@ def _read_numbers(tensor: InputTensor, data: Any) -> Array:
     if tensor.datatype not in NUMBERS:
         raise InputError(f"{tensor.name!r} must be {' or '.join(NUMBERS)}.")
     n_rows, n_classes = tensor.shape.n_rows, tensor.shape.n_columns
-    dtype = NUMBERS[tensor.datatype]
+    dtype, text = NUMBERS[tensor.datatype], bytes(tensor.data or b"null")
     n_values = n_rows * n_classes
     values: Array = np.zeros(0)
     if data is not None and len(data) == n_values * dtype.itemsize:
         values = np.frombuffer(data, dtype)
-    elif data is None and tensor.text.count(b",") == max(0, n_values - 1):
-        numbers = decode(tensor.text, NESTED)
+    elif data is None and text.count(b",") == max(0, n_values - 1):
+        numbers = decode(text, NESTED)
         if [len(row) for row in numbers if isinstance(row, list)] == [n_classes] * n_rows:
             numbers = [number for row in numbers for number in row]
         elif any(isinstance(row, list) for row in numbers):

@@ -177,6 +177,7 @@ class Loaded:
 
     name: str
     predictor: BasePredictor
+    fit: Fit
     monitor: CoverageMonitor
     rule: SetRule
     stamp: tuple[int, int, int]  # of the file that it was loaded from
@@ -245,7 +246,7 @@ class Service:
         Rows are an array or `TopK`; those with ids are recorded for the monitor.
         """
         loaded = loaded or self.now
-        Fit.of(loaded.predictor).check_precision(rows)  # warns once
+        loaded.fit.check_precision(rows)  # warns once
         keys = None if ids is None else id_keys(ids, len(rows))
         sets = loaded.rule.predict_set(rows, keys=keys)
         if keys is not None:
@@ -299,8 +300,8 @@ class Service:
         self.state.close()
 
     def _load(self, stamp: tuple[int, int, int], predictor: BasePredictor) -> Loaded:
-        monitor = CoverageMonitor(predictor, state=self.state)
-        return Loaded(self.model.stem, predictor, monitor, predictor.rule(), stamp)
+        fit, monitor = Fit.of(predictor), CoverageMonitor(predictor, state=self.state)
+        return Loaded(self.model.stem, predictor, fit, monitor, predictor.rule(), stamp)
 
     def _stamp(self) -> tuple[int, int, int]:
         try:
