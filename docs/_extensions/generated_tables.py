@@ -33,6 +33,9 @@ def metrics() -> list[str]:
     """List the metrics with their formulas."""
     from evencover.evaluation.metrics import METRICS
 
+    def formula(metric: Any) -> Any:
+        return metric.formula.replace("c_y", "$c_y$")
+
     better = {"lower": "lower", "higher": "higher", "neither": "–"}
     return table(
         ["name", "attribute", "meaning", "unit", "better"],
@@ -40,7 +43,7 @@ def metrics() -> list[str]:
             [
                 metric.title,
                 f"`{metric.name}`",
-                ": ".join(part for part in (metric.describe("1 - alpha"), metric.formula) if part),
+                ": ".join(filter(None, (metric.describe("1 - alpha"), formula(metric)))),
                 metric.unit,
                 better.get(metric.better, "near 1 - alpha"),
             ]
