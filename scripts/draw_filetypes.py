@@ -77,9 +77,9 @@ def caption(cells: Any, standard: CoverageReport, pooled: CoverageReport, n_file
     return (
         f"*Magika on {n_files:,} files:* `{first}` rises from {low} to {high}, `{second}` from "
         f"{low_too} to {high_too}, for {pooled.avg_size:.2f} labels per set instead of\n"
-        f"{standard.avg_size:.2f} (empty sets allowed). The {len(cells)} types with over "
-        f"{LEAST_FILES} files that one threshold covers least; half of\nthe files chose them, the "
-        "other is shown."
+        f"{standard.avg_size:.2f} (empty sets allowed). Shown: the {len(cells)} types with over "
+        f"{LEAST_FILES} files that one threshold covers least,\nchosen on half of the files and "
+        "measured on the other."
     )
 
 
