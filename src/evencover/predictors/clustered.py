@@ -77,7 +77,7 @@ def cluster_embeddings(
     with unchecked, overflowing, _libraries().limit(limits=1), warnings.catch_warnings():
         # Points that differ in the last bit only make fewer clusters, which is all right.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        # Else scikit-learn's defaults, as the paper uses them.
+        # Else scikit-learn's defaults, so one start; the authors' code has ten.
         kmeans = KMeans(n_clusters, random_state=int(random_state) % 2**32)
         cluster = kmeans.fit_predict(embedding, sample_weight=weights)
     used, member = np.unique(cluster, return_inverse=True)
