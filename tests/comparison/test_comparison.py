@@ -259,6 +259,7 @@ def test_unsuitable_data_are_rejected(rows, labels, words):
 def test_frames_have_one_row_per_candidate_or_per_split(data):
     result = compare(*data, methods=["standard"], n_splits=3)
     candidates, splits = result.to_pandas(), result.to_pandas("splits")
+    assert not splits.drop(columns="max_share").isna().any(axis=None)
     assert candidates.to_dict("records") == result.rows()
     assert splits.groupby("score")["cost"].mean().loc["aps"] == pytest.approx(
         candidates.set_index("score").loc["aps", "cost"]
@@ -267,3 +268,11 @@ def test_frames_have_one_row_per_candidate_or_per_split(data):
     assert splits["avg_size"][0] == result.candidates[0].reports[0].avg_size
     with pytest.raises(InputError, match="classes"):
         result.to_pandas("classes")
+
+
+def test_splits_of_a_capped_method_are_told_apart(data):
+    shares = [None, 0.5]
+    result = compare(*data, methods=["pooled"], scores=["softmax"], max_share=shares, n_splits=2)
+    found = result.to_pandas("splits")["max_share"]
+    assert found.isna().tolist() == [True, True, False, False]
+    assert found[2] == found[3] == 0.5

@@ -12,7 +12,7 @@ import numpy as np
 from evencover.arrays import FloatArray, data_frame
 from evencover.comparison.splits import CalibrationSize
 from evencover.comparison.trials import Outcome
-from evencover.evaluation.metrics import shown_in
+from evencover.evaluation.metrics import metric_names, shown_in
 from evencover.evaluation.report import CoverageReport, as_plain
 from evencover.evaluation.statistics import root_and_error, squared_gaps, squared_shortfalls
 from evencover.evaluation.suppliers import Suppliers
@@ -377,10 +377,9 @@ class Comparison(Shown):
 
     def _splits(self) -> list[dict[str, Any]]:
         return [
-            {"method": candidate.method, "score": candidate.score}
-            | {"max_share": candidate.max_share, "n_calibration": result.n_calibration}
-            | {"split": split, "cost": cost}
-            | report.metrics()
+            {"method": candidate.method, "score": candidate.score, "max_share": candidate.max_share}
+            | {"n_calibration": result.n_calibration, "split": split, "cost": cost}
+            | {name: getattr(report, name) for name in metric_names()}
             for result in self.by_size
             for candidate in result.candidates
             for split, (cost, report) in enumerate(
