@@ -216,9 +216,9 @@ class PooledPredictor(BasePredictor):
     Guarantee. P(Y in C(X) | Y = y) >= k / (n_y + 1) for every class y, on average over calibration
     sets, for exchangeable rows within the class: at alpha = 0.1 it is 73% with 10 examples, 82%
     with 50 and 85% with 100 (``floor="auto"``). Coverage of 1 - alpha is the target.
-    Overall coverage, P(Y in C(X)), is at least 1 - alpha with ``split="holdout"``. With "crossfit"
-    it is close to 1 - alpha, without a finite-sample guarantee. P-values compare levels with those
-    of held-out calibration rows.
+    Overall coverage, P(Y in C(X)), is at least 1 - alpha with ``split="holdout"``, unless rows are
+    taken for copies. With "crossfit" it is close to 1 - alpha, without a finite-sample guarantee.
+    P-values compare levels with those of held-out calibration rows.
 
     Parameters
     ----------
