@@ -3,6 +3,7 @@
 ``-D plot_gallery=0`` skips running the tutorials, which takes minutes.
 """
 
+import re
 import sys
 import warnings
 from inspect import cleandoc
@@ -24,6 +25,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
@@ -118,10 +120,19 @@ def list_every_parameter(
     lines[place - 1 : place + 1] = [*listed, *([f"    {remark}."] if remark else [])]
 
 
+def leave_out_links_back(
+    app: object, page: str, template: str, context: dict, doctree: object
+) -> None:
+    """Remove links from the source to the reference, which has names by import, not by module."""
+    if page.startswith("_modules/"):
+        context["body"] = re.sub(r'<a class="viewcode-back".*?</a>', "", context["body"])
+
+
 def setup(app: object) -> None:
-    """Connect to docstrings before numpydoc reads them."""
+    """Connect to docstrings before numpydoc reads them, and to the pages with the source."""
     app.connect("autodoc-process-docstring", list_every_parameter, priority=300)
     app.connect("autodoc-process-docstring", give_examples_a_heading, priority=400)
+    app.connect("html-page-context", leave_out_links_back)
 
 
 sphinx_gallery_conf = {
