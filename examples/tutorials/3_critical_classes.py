@@ -105,7 +105,8 @@ print(f"{size:.1f} labels per set")
 # Guarantee a floor
 # -----------------
 # At an alpha of 0.1, POOLED guarantees 73% to a class with 10 examples, and 85% with 100. With
-# ``floor=0.8`` this becomes 80%: the threshold of a class is at least the one that guarantees it that much.
+# ``floor=0.8`` this becomes 80%: the threshold of a class is at least the one that guarantees it
+# that much.
 
 from textwrap import fill
 
