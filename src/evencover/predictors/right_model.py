@@ -94,6 +94,15 @@ class RightModel:
             step = np.linalg.solve(information + np.diag(CURVE_PRECISION), slope)
             curve = curve + np.clip(step, -1, 1)
         logits = curve @ features + INTERCEPTS[:, None]
+        # The mean of P(right) over the slope and the bend, of which few rows know little: of normal
+        # logits (MacKay 1992), with the information that is left without intercepts (Louis 1982).
+        x = features[1:]
+        gradients = np.stack([(self.right @ f)[:, None] - self.counts @ (p * f).T for f in x])
+        gradients -= (shares * gradients).sum(axis=2, keepdims=True)
+        lost = (shares * gradients).reshape(2, -1) @ gradients.reshape(2, -1).T
+        covariance = np.linalg.inv((information + np.diag(CURVE_PRECISION))[1:, 1:] - lost)
+        variance = np.maximum((covariance @ x * x).sum(axis=0), 0.0)
+        logits /= np.sqrt(1 + np.pi * variance / 8)
         # More confident predictions are not less often right, so curves fall from the first limit.
         self.curves = np.maximum.accumulate(expit(logits)[:, ::-1], axis=1)[:, ::-1]
         self.intercept_shares = np.vstack([shares, distribution])
