@@ -178,6 +178,34 @@ def test_columns_have_usual_names_or_are_named(birds, run, names, options):
     assert Path("c.csv").read_bytes() == Path("same.csv").read_bytes()
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_row_may_list_several_predictions(birds, run, suffix):
+    """One row per segment, with lists of classes, scores and, once reviewed, answers."""
+    used, rows = ("Scientific name", "Confidence", "correct"), []
+    for first in range(0, 240, 2):
+        pair = [row | {"Confidence": float(row["Confidence"])} for row in birds[first : first + 2]]
+        rows.append({"Start": 3 * first, **{name: [row[name] for row in pair] for name in used}})
+    if suffix == "jsonl":
+        Path("lists.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), "lists.parquet")
+    succeeded(run("cutoffs", f"lists.{suffix}", "-o", "lists.csv"))
+    succeeded(run("cutoffs", "reviewed.csv", "-o", "same.csv"))
+    assert Path("lists.csv").read_bytes() == Path("same.csv").read_bytes()
+    rows = [{name: row[name] for name in ("Start", *used[:2])} for row in rows]
+    rows += [{"Start": 999, used[0]: [], used[1]: []}, {"Start": 999, used[0]: None, used[1]: None}]
+    Path("all.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    succeeded(run("cutoffs", "--plan", "all.jsonl", "-n", "240", "-o", "plan.csv"))
+    names = used[:2]
+    planned = [(row["Start"], *map(row.get, names)) for row in read("plan.csv")]
+    made = [(3 * k, row[names[0]], float(row[names[1]])) for k, row in enumerate(birds[:240])]
+    made = [(str(start // 6 * 6), name, str(score)) for start, name, score in made]
+    assert sorted(planned) == sorted(made)
+    rows[3][used[0]] = rows[3][used[0]][:1]
+    Path("all.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert "Got 1, 2 in row 3" in refused(run("cutoffs", "--plan", "all.jsonl", "-o", "new.csv"))
+
+
 def test_repeated_reviews_count_once(birds, run):
     write("reviewed.csv", [*birds[:60], *birds[:9]])
     assert "60 reviews" in " ".join(
@@ -211,6 +239,7 @@ BAD = {
     ),
     "no rows": (lambda rows: [], "one at least"),
     "two classes": (lambda rows: [row | {"label": "x"} for row in rows], "--class-key"),
+    "two spellings": (lambda rows: [row | {"confidence": "1"} for row in rows], "--score-key"),
     "no scores": (
         lambda rows: [{k: v for k, v in row.items() if k != "Confidence"} for row in rows],
         "--score-key",
@@ -240,6 +269,8 @@ def test_bad_reviews_are_one_sentence_with_the_row(birds, run, what):
     [
         (("-o", "c.csv"), "--plan"),
         (("reviewed.csv", "--plan", "all.csv", "-o", "c.csv"), "--plan"),
+        (("reviewed.csv", "--detections", "all.csv", "--apply", "all.csv", "-o", "c.csv"), "or"),
+        (("--plan", "all.csv", "--apply", "all.csv", "-o", "c.csv"), "alone"),
         (("--plan", "all.csv", "-n", "0", "-o", "c.csv"), "'number'"),
         (("--plan", "reviewed.csv", "-o", "c.csv"), "'correct'"),
         (("reviewed.csv", "-o", "c.xlsx"), ".json"),

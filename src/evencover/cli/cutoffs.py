@@ -37,7 +37,7 @@ def run(
 
     Draw a sample with --plan, fill in its column 'correct' with yes or no, and pass it to get the
     cutoffs (.csv, or .json: {class: cutoff}) or, with --apply, the predictions that reach them. All
-    files have one prediction per row, with a class and a score, as BirdNET writes them.
+    files have a class and a score per prediction, as BirdNET writes them.
     """
     from evencover.data.detections import read_detections
     from evencover.predictors.cutoffs import fit_cutoffs, review_order
@@ -48,8 +48,8 @@ def run(
         force=force,
         extensions=(".csv",) if plan or apply else (".csv", ".json"),
     )
-    if (reviewed is None) == (plan is None):
-        raise InputError("Pass reviewed predictions, or --plan FILE to draw a sample to review.")
+    if (reviewed is None) == (plan is None) or sum(map(bool, (plan, detections, apply))) > 1:
+        raise InputError("Pass reviews, also with --detections or --apply, or --plan FILE alone.")
     if plan is not None:
         drawn = read_detections(plan, class_key, score_key)
         rows = review_order(drawn.classes)[: whole_number(number, "number", "cutoffs", 1)]
@@ -80,7 +80,7 @@ def run(
 
 def _write(path: Path, table: Any, name: str, values: list[Any]) -> None:
     """Write an Arrow table with one more column as CSV."""
-    if name in table.schema.names:
+    if name in table.column_names:
         raise InputError(f"Predictions must not have a column {name!r} yet; rename it.")
-    rows = zip(table.to_pylist(), values, strict=True)
-    write_csv(path, [row | {name: value} for row, value in rows], [*table.schema.names, name])
+    table = table.append_column(name, [values])
+    write_csv(path, table.to_pylist(), table.column_names)

@@ -1,19 +1,21 @@
-"""Tables of predictions with one class and one score per row, as detectors write, and reviews."""
+"""Tables of predictions with a class and a score each, as detectors write, and reviews of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evencover.arrays import Array, FloatArray
-from evencover.arrow import import_pyarrow
+from evencover.arrow import import_pyarrow, is_list
 from evencover.data.columns import ID_KEYS
 from evencover.data.formats import TABLES
 from evencover.data.location import Location, as_location, existing_file, expand, reading
 from evencover.errors import InputError, listed
+from evencover.validation import unique_keys
 
 # Usual names of columns, in any case, with spaces or underscores.
 USUAL_NAMES = {
@@ -65,25 +67,28 @@ def read_detections(path: str, *keys: str | None) -> Detections:
     """Read a file, or the files of a folder or a glob.
 
     `keys` name the columns of classes, of scores and, in reviews, of answers; None stands for the
-    usual ones. A prediction that was reviewed twice must have the same answer, and counts once.
+    usual ones. A row has one prediction, or lists of several. A prediction that was reviewed twice
+    must have the same answer, and counts once.
     """
     location = as_location(path)
     tables = {file: _table(file) for file in expand(location) or [location]}
     filled = {file: table for file, table in tables.items() if len(table)} or tables
-    schema = next(iter(filled.values())).schema
-    for file, table in filled.items():
-        if not table.schema.equals(schema):
+    table = next(iter(filled.values()))
+    for file, other in filled.items():
+        if not other.schema.equals(table.schema):
             raise InputError(f"All files of '{path}' must have the same columns, unlike '{file}'.")
     rows = [f"row {i} of '{file}'" for file, table in filled.items() for i in range(len(table))]
     table = import_pyarrow().concat_tables(filled.values())
-    columns = [_column(schema.names, *each, path) for each in zip(USUAL_NAMES, keys, strict=False)]
-    values = [table[column].to_pylist() for column in columns]
-    if len(values) == 2:
-        return Detections.of(values[0], values[1], [True] * len(rows), rows, table)
-    found = Detections.of(values[0], values[1], values[2], rows)
+    names = table.column_names
+    columns = [_column(names, *each, path) for each in zip(USUAL_NAMES, keys, strict=False)]
+    table, rows = _one_per_row(table, columns, rows)
+    classes, scores, *answers = (table[column].to_pylist() for column in columns)
+    if not answers:
+        return Detections.of(classes, scores, [True] * len(rows), rows, table)
+    found = Detections.of(classes, scores, answers[0], rows)
     # The id, class and score distinguish predictions or, without ids, all columns but the answer.
     # With a class and a score only, all are different.
-    others = [name for name in schema.names if name not in columns]
+    others = [name for name in names if name not in columns]
     others = [name for name in others if name.lower() in ID_KEYS] or others
     known: dict[str, int] = {}
     for row, cells in enumerate(table.select([*columns[:2], *others]).to_pylist()):
@@ -94,7 +99,7 @@ def read_detections(path: str, *keys: str | None) -> Detections:
                 "correct one, or distinguish the predictions by a column 'id'."
             )
     once = list(known.values())
-    return Detections(found.classes[once], found.scores[once], found.is_right[once])
+    return Detections(*(values[once] for values in found[:3]))
 
 
 def _table(location: Location) -> Any:
@@ -104,18 +109,33 @@ def _table(location: Location) -> Any:
         raise InputError(f"Cannot read '{location}': its extension must be {listed(TABLES)}.")
     with reading(location) as identity:
         table = opened(location, identity, None)
-        names = [name for name, _ in table.columns]
-        if len(set(names)) < len(names):
-            raise InputError(f"The columns of '{location}' must be unique. Got {listed(names)}.")
+        names = list(unique_keys(f"'{location}'", list(table.columns)))
         columns = (c.tolist() if isinstance(c, np.ndarray) else c for c in table.read(names))
         return import_pyarrow().table(dict(zip(names, columns, strict=True)))
 
 
+def _one_per_row(table: Any, columns: Sequence[str], rows: list[str]) -> tuple[Any, list[str]]:
+    """Give each prediction a row of its own, if rows list several."""
+    lists = [name for name in columns if is_list(table[name].type)]
+    if not lists:
+        return table, rows
+    lengths = [[len(cell or ()) for cell in table[name].to_pylist()] for name in lists]
+    for row, of_row in zip(rows, zip(*lengths, strict=True), strict=True):
+        if len(set(of_row)) > 1:
+            raise InputError(f"Lists of a row must be equally long. Got {listed(of_row)} in {row}.")
+    at = np.repeat(np.arange(len(rows)), lengths[0])
+    found = table.take(at)
+    for name in lists:
+        cells = import_module("pyarrow.compute").list_flatten(table[name])
+        found = found.set_column(found.column_names.index(name), name, cells)
+    return found, [rows[row] for row in at]
+
+
 def _column(names: list[str], use: str, asked: str | None, path: str) -> str:
     """Return the column of a use: the one asked for, or the only one with a usual name."""
-    usual = {name.lower().replace("_", " "): name for name in names}
-    found = [usual[name] for name in USUAL_NAMES[use] if name in usual]
-    if found[1:] == [usual.get("common name")]:  # the same in other words
+    plain = {name: name.lower().replace("_", " ") for name in names}
+    found = [name for usual in USUAL_NAMES[use] for name in names if plain[name] == usual]
+    if [plain[name] for name in found] == ["scientific name", "common name"]:
         found = found[:1]
     if asked is not None:
         found = [asked] * (asked in names)

@@ -172,7 +172,7 @@ def review_order(classes: Any, random_state: int = 0) -> IntArray:
 def _turns(classes: IntArray, random_state: int, use: RandomStream) -> tuple[IntArray, IntArray]:
     """Return a random order of rows (n,), and how many of its class precede each row (n,)."""
     order = random_order(random_state, use, row_indices(0, len(classes)))
-    counts, turns = np.bincount(classes), np.empty(len(classes), dtype=np.int64)
-    starts = np.repeat(np.cumsum(counts) - counts, counts)
-    turns[order[np.argsort(classes[order], kind="stable")]] = np.arange(len(classes)) - starts
+    counts, turns = np.bincount(classes), np.empty_like(classes)
+    in_class = np.arange(len(classes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    turns[order[np.argsort(classes[order], kind="stable")]] = in_class
     return order, turns
