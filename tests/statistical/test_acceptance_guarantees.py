@@ -180,7 +180,7 @@ def test_all_answers_together_reach_the_accuracy(n_classes, n_levels, n_rows, pe
 
 def test_answers_need_the_test_of_the_second_half(untested):
     repetitions = size(short=60, deep=300)
-    failures, _ = n_failures(Tree(5, 2), 600, repetitions, per_class=True)
+    failures, _ = n_failures(Tree(12, 2), 300, repetitions, per_class=True)
     assert (failures > binom(repetitions, 0.1).ppf(0.999)) == untested
 
 

@@ -12,22 +12,58 @@ from types import ModuleType
 from typing import Any
 
 from evencover._kernels import reference, topk
-from evencover._kernels.reference import p_values_of as p_values_of
-from evencover._kernels.reference import top_classes as top_classes
-from evencover._kernels.types import NO_DRAWS as NO_DRAWS
-from evencover._kernels.types import BadRow as BadRow
-from evencover._kernels.types import Coverage as Coverage
-from evencover._kernels.types import Draws as Draws
-from evencover._kernels.types import Formula as Formula
-from evencover._kernels.types import KernelInput as KernelInput
-from evencover._kernels.types import Native as Native
-from evencover._kernels.types import Position as Position
-from evencover._kernels.types import Thresholds as Thresholds
-from evencover._kernels.types import ThresholdTable as ThresholdTable
-from evencover._kernels.types import is_member as is_member
+from evencover._kernels.reference import p_values_of, top_classes
+from evencover._kernels.types import (
+    NO_DRAWS,
+    BadRow,
+    Coverage,
+    Draws,
+    Formula,
+    KernelInput,
+    Native,
+    Position,
+    Thresholds,
+    ThresholdTable,
+    is_member,
+)
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
 from evencover.topk import TopK
+
+__all__ = [
+    "NAME",
+    "NO_DRAWS",
+    "BadRow",
+    "Coverage",
+    "Draws",
+    "Formula",
+    "KernelInput",
+    "Native",
+    "Position",
+    "ThresholdTable",
+    "Thresholds",
+    "ascending",
+    "by_group",
+    "is_member",
+    "p_values",
+    "p_values_of",
+    "prediction_sets",
+    "random_bits",
+    "rank_matrix",
+    "rank_within",
+    "ready_sets",
+    "row_keys",
+    "row_numbers",
+    "sample_labels",
+    "score_entries",
+    "score_matrix",
+    "set_coverage",
+    "set_sizes",
+    "top_classes",
+    "true_label_ranks",
+    "true_label_scores",
+    "uniforms",
+]
 
 Rows = Array | TopK
 

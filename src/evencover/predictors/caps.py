@@ -68,7 +68,7 @@ class ScoreSample(NamedTuple):
     """Base scores of every class in sampled calibration rows.
 
     ``labels`` (m,) are those of the rows. ``scores`` (m, K) are s - 1 as float32, because most
-    scores are so near 1 that float32 cannot tell them apart; +inf where a row does not list the
+    scores are so near 1 that float32 would make them equal; +inf where a row does not list the
     class. ``ranks`` (m, K) are those of the classes, for methods that limit them.
     """
 
