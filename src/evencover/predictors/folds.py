@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import floor, inf
+from operator import call
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,21 +67,27 @@ def deal(rows: CalibrationRows, random_state: int, *, with_holdout: bool) -> Dea
         lambda: random_order(random_state, RandomStream.FOLDS, rows.ids),
         lambda: None if values is None else _kernels.ascending(values),
     ]
-    _, order, by_value = map_on_threads(lambda sort: sort(), sorts)
+    _, order, by_value = map_on_threads(call, sorts)
     scores = rows.scores[rows.by_score]
-    by_score, has_ties = order_with_ties(rows, scores, random_state)
-    indices, offsets = _kernels.by_group(rows.labels[by_score], rows.n_classes)
-    if values is None:
-        copies = find_copies(rows, by_score, scores)
-    else:
-        copies = find_copies(rows, by_value, values[by_value])
-    together = copies if rows.by_index else with_same_id(copies, rows.ids, order)
-    is_held_out = np.zeros(len(rows), dtype=bool)
-    if with_holdout:
-        is_held_out = hold_out(together, rows.ids, order)
-        order = order[~is_held_out[order]]
-    folds = assign_folds(together, rows.labels, rows.n_classes, rows.ids, order)
-    folds[is_held_out] = HELD_OUT
+
+    def by_class() -> tuple[IntArray, bool, IntArray, IntArray]:
+        by_score, has_ties = order_with_ties(rows, scores, random_state)
+        return by_score, has_ties, *_kernels.by_group(rows.labels[by_score], rows.n_classes)
+
+    def by_fold() -> tuple[Array, IntArray | None]:
+        in_order = (rows.by_score, scores) if values is None else (by_value, values[by_value])
+        copies = find_copies(rows, *in_order)
+        together = copies if rows.by_index else with_same_id(copies, rows.ids, order)
+        is_held_out, learning = np.zeros(len(rows), dtype=bool), order
+        if with_holdout:
+            is_held_out = hold_out(together, rows.ids, order)
+            learning = order[~is_held_out[order]]
+        folds = assign_folds(together, rows.labels, rows.n_classes, rows.ids, learning)
+        folds[is_held_out] = HELD_OUT
+        return folds, copies
+
+    parts: list[Callable[[], Any]] = [by_class, by_fold]
+    (by_score, has_ties, indices, offsets), (folds, copies) = map_on_threads(call, parts)
     is_once = None
     if copies is not None:
         is_once = np.zeros(len(rows), dtype=bool)

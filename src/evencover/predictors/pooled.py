@@ -355,10 +355,12 @@ class PooledPredictor(BasePredictor):
         """Return c, estimated from the priors of the rows that are counted, or as given."""
         if self.strength != "auto":
             return float(self.strength)
-        level, of_counted = 1 - alpha.typical, prior if counted.all() else prior[counted]
+        level, is_all = 1 - alpha.typical, bool(counted.all())
+        of_counted = prior if is_all else prior[counted]
         index = ceil(level * len(of_counted)) - 1
         is_hit = counted & (prior <= select(of_counted, np.array([index])))
-        hits, n = (count_by_class(flags, offsets) for flags in (is_hit, counted))
+        hits = count_by_class(is_hit, offsets)
+        n = np.diff(offsets) if is_all else count_by_class(counted, offsets)
         return moment_strength(hits, n, float(1 - level))
 
     def _guards(self, n: IntArray, alpha: ClassAlpha) -> IntArray:
