@@ -272,7 +272,9 @@ def is_sparse(values: Any) -> bool:
 
 
 def concatenate_rows(parts: Sequence[Any]) -> Any:
-    """Concatenate matrices of rows, or top-k rows of the same classes."""
+    """Concatenate matrices of rows, or top-k rows of the same classes; a single part as it is."""
+    if len(parts) == 1:
+        return parts[0]
     if not isinstance(parts[0], TopK):
         return np.concatenate(parts)
     sizes = np.concatenate([np.diff(part.starts) for part in parts])

@@ -244,7 +244,9 @@ class CoverageMonitor:
         rows = concatenate_rows([part.rows for part in parts])
         keys = np.concatenate([part.keys for part in parts])
         sets = PredictionSets.concatenate(part.sets for part in parts)
-        when = [(part.time, day_of(part.time)) for part in parts for _ in part.keys]
+        when = [
+            moment for part in parts for moment in [(part.time, day_of(part.time))] * len(part.keys)
+        ]
         within = None if self._rules[1] is None else self._rules[1].few_sets(rows, None, keys)
         return served_rows(self.model.key, when, rows, keys, sets, within)
 
