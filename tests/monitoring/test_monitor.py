@@ -358,6 +358,16 @@ def test_labels_are_those_of_the_model_that_served_the_row(data, new):
     assert_same_counts(second.snapshot(), expected)
 
 
+def test_a_label_that_looks_like_a_class_is_an_error(data):
+    """It once counted as a miss."""
+    names = ["ant", "bee", "cat", "dog", "café"]
+    monitor = CoverageMonitor(StandardPredictor().fit(*data, class_names=names))
+    for label in ("ant ", " bee", "cafe\u0301", "dog\u200b"):
+        with pytest.raises(InputError, match="row 1"):
+            monitor.label(["a", "b"], ["cow", label])
+    assert monitor.label(["a"], ["cow"]).waiting == 1
+
+
 def test_indices_are_those_of_a_model_with_more_classes_that_served_the_row(predictor, new):
     """After a new model with fewer classes, its labels were once rejected."""
     rows, labels, ids = new

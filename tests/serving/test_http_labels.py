@@ -98,7 +98,7 @@ def test_sets_and_labels_need_the_token(serve, data):
         {"labels": [1]},
         {"ids": ["a"]},
         {"ids": ["a"], "labels": [1, 2]},
-        *({"ids": ["a"], "labels": [label]} for label in (1.5, None, [0], K)),
+        *({"ids": ["a"], "labels": [label]} for label in (1.5, None, [0], K, "ant ")),
         *({"ids": ["a"], "labels": [1], "time": time} for time in (["yesterday"], [])),
     ],
     ids=str,

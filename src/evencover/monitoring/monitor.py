@@ -18,7 +18,7 @@ from evencover import _kernels
 from evencover._kernels import NO_DRAWS
 from evencover._kernels.reference import mixed, unmixed
 from evencover.arrays import Array, to_numpy
-from evencover.classes import Classes, is_integer_text
+from evencover.classes import NAMES, Classes, is_integer_text
 from evencover.data.fingerprint import Sampler
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import map_source
@@ -391,6 +391,15 @@ def known_labels(
                 f"{most_classes - 1}. Got {label!r}."
             )
         result.append(label)
+    names = {row: y for row, y in enumerate(result) if type(y) is str and y not in classes.index}
+    if text_is_name:  # a name that looks like a class is an error
+        rows = list(names)
+        classes.label_indices(
+            list(names.values()),
+            row_name=lambda number: f"row {rows[number]}",
+            labels_are=NAMES,
+            allow_unknown=True,
+        )
     return result
 
 
