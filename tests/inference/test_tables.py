@@ -43,6 +43,14 @@ def test_every_format_gives_the_same_rows(tables, kind):
     assert len(list(inputs.examples())) == 23  # and again
 
 
+@pytest.mark.parametrize(("name", "kind"), [("text", "texts"), ("image", "images")])
+def test_a_table_may_have_one_column(tmp_path, name, kind):
+    """Its first line is a header, unlike that of a file of labels."""
+    (tmp_path / "t.csv").write_text(f"{name}\na\nb\n")
+    inputs = open_inputs(tmp_path / "t.csv")
+    assert (inputs.kind, inputs.n_inputs) == (kind, 2)
+
+
 def test_paths_begin_at_the_tables_folder(tmp_path):
     ids = write_pictures(tmp_path / "data", 2)
     write_list(tmp_path / "data" / "list.csv", ids)

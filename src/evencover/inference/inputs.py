@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from evencover.arrow import import_pyarrow
-from evencover.data.columns import ID_KEYS, LABEL_KEYS, found_key
+from evencover.data.columns import ID_KEYS, LABEL_KEYS, Keys, found_key
 from evencover.data.csv import csv_batches, csv_header
 from evencover.data.location import reading
 from evencover.data.records import flat_records, json_lines
@@ -155,7 +155,7 @@ class InputTable(NamedTuple):
 
 
 def _open_csv(path: Path) -> InputTable:
-    columns, _ = csv_header(path, None)
+    columns, _ = csv_header(path, Keys(has_header=True))
 
     def cells(wanted: Sequence[str]) -> Cells:
         positions = [columns.index(name) for name in wanted]
