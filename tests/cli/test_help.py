@@ -60,8 +60,8 @@ def test_methods_and_scores_are_listed_one_per_line(run, monkeypatch, command):
 def test_input_options_are_in_a_group_of_their_own(run):
     text = succeeded(run("monitor", "--help")).out
     own, _, shared = text.partition("─ Input ─")
-    assert "--labels STR" in shared
-    assert "--labels STR" not in own
+    assert "--labels-key" in shared
+    assert "--labels-key" not in own
     assert "None" not in text
 
 

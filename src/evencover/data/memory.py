@@ -58,7 +58,8 @@ class FrameTable(Table):
             about = of_schema(frame.schema, [frame.num_rows])
             return cls(name=FRAME, frame=frame, **about)
         for i, name in enumerate(frame.columns):
-            if name is None or name != name:  # NaN
+            is_text = isinstance(name, str)
+            if not is_text and (name is None or str(name) == "<NA>" or name != name):  # NaN
                 raise InputError(f"{FRAME} must name every column. Got {name} for column {i}.")
         columns = [
             Column(str(name), _pandas_kind(frame, i)) for i, name in enumerate(frame.columns)

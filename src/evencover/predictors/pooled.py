@@ -239,8 +239,8 @@ class PooledPredictor(BasePredictor):
     >>> predictor.predict_set(rows[10002:10004]).to_lists(names=True)
     [['Quechua, Huamalíes-Dos de Mayo Huánuco', 'Quechua, Cusco', 'Quechua, Arequipa-La Unión'],
      ['Telugu']]
-    >>> predictor.class_counts_[0], predictor.guarantees_[0].round(2)
-    (np.int64(17), np.float64(0.78))
+    >>> print(predictor.class_counts_[0], predictor.guarantees_[0].round(2))
+    17 0.78
     """
 
     floor: Alpha | None = AUTO
