@@ -170,7 +170,7 @@ def n_failures(tree, n_rows, repetitions, *, per_class):
 )
 def test_all_answers_together_reach_the_accuracy(n_classes, n_levels, n_rows, per_class):
     """Failures: at most 10% plus noise. The accuracy is the mean of known chances."""
-    repetitions = size(short=8, deep=300)
+    repetitions = size(short=8, deep=300 if n_classes <= 60 else 100)
     failures, n_answering = n_failures(
         Tree(n_classes, n_levels), n_rows, repetitions, per_class=per_class
     )

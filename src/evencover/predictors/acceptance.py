@@ -26,7 +26,7 @@ one node at a time, where the node passes the test at (1 - confidence) / 6 (``is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -206,6 +206,7 @@ class _Proposals:
         self.found, self.levels = found, levels
         self.asked = [levels.asked(level) for level in range(levels.n_levels)]
         self.of_classes = RightModel(found[0], levels.n_nodes)
+        self.above = cache(self._above)  # all bisections begin alike
 
     def by_node(self, aim: float) -> FloatArray:
         """Propose limits at which each node has this accuracy."""
@@ -218,12 +219,15 @@ class _Proposals:
         for _ in range(N_BISECTIONS):
             middle = (low + high) / 2
             least = float(1 / (1 + np.exp(-middle)))
-            limits, chances = self._limits(partial(RightModel.limits_above, probability=least))
+            limits, chances = self.above(least)
             if len(chances) and chances.mean() >= aim:
                 best, high = limits, middle
             else:
                 low = middle
         return best
+
+    def _above(self, least: float) -> tuple[FloatArray, FloatArray]:
+        return self._limits(partial(RightModel.limits_above, probability=least))
 
     def _limits(self, choose: Callable[[RightModel], FloatArray]) -> tuple[FloatArray, FloatArray]:
         """Return the limits of all levels, and P(right) of all rows that these answer."""
