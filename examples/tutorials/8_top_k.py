@@ -32,7 +32,7 @@ def write_output(name, rows, k):
 
 calibration, test = range(10_100), range(10_100, 20_200)
 path = write_output("calibration.jsonl", calibration, k=5)
-print(path.open(encoding="utf-8").readline()[:130], "...")
+print(path.open(encoding="utf-8").readline()[:100], "...")
 
 # %%
 # Each line has the true label next to the output. Without it, pass the labels to ``fit``. The names

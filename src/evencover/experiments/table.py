@@ -12,6 +12,7 @@ from math import inf, sqrt
 
 from evencover.errors import InputError
 from evencover.experiments.study import Results, Row
+from evencover.text_tables import folded
 from evencover.validation import raise_unknown
 
 CITATION = (
@@ -39,8 +40,8 @@ def make_table(
     results
         The value of `run` or `Results.load`.
     style
-        "markdown", "csv", or "latex", which needs the package booktabs and prints a CovGap in bold
-        if it is within 0.2 of the lowest one of its data set, score and size.
+        "markdown", "csv", or "latex", which needs the packages booktabs and graphicx, and prints a
+        CovGap in bold if it is within 0.2 of the lowest one of its data set, score and size.
     n_avg
         Calibration sizes; all by default.
     exact
@@ -143,7 +144,7 @@ def _markdown(title: str, table: list[list[str]], notes: list[str]) -> str:
     padded = [[c.ljust(width) for c, width in zip(row, widths, strict=True)] for row in table]
     head, *body = [f"| {' | '.join(row)} |" for row in padded]
     rule = "|".join("-" * (width + 1) + ("-" if n < 3 else ":") for n, width in enumerate(widths))
-    return "\n".join([f"**{title}**", "", head, f"|{rule}|", *body, "", *notes])
+    return "\n".join([f"**{title}**", "", head, f"|{rule}|", *body, "", *map(folded, notes)])
 
 
 def _csv(title: str, table: list[list[str]], notes: list[str]) -> str:
@@ -203,10 +204,12 @@ def _latex(
     caption = _tex(" ".join([f"{title}.", *notes, best]))
     return "\n".join(
         [
-            r"% \usepackage{booktabs}",
+            r"% \usepackage{booktabs,graphicx}",
             r"\begin{table}",
-            r"\centering\scriptsize",
+            r"\centering\scriptsize\setlength{\tabcolsep}{4pt}",
             rf"\caption{{{caption}}}",
+            # Published numbers double the width: shrink a table that is wider than the text.
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             rf"\begin{{tabular}}{{lll{'rr' * len(sizes)}}}",
             r"\toprule",
             " & ".join([*[""] * len(NAMES), *groups]) + r" \\",
@@ -215,7 +218,7 @@ def _latex(
             r"\midrule",
             *body,
             r"\bottomrule",
-            r"\end{tabular}",
+            r"\end{tabular}}",
             r"\end{table}",
         ]
     )
