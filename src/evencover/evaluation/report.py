@@ -490,7 +490,7 @@ class CoverageReport(CoverageMetrics, Shown):
         return f"{self.n_rows:,} examples, {self.n_classes:,} classes, target {self.target_text}"
 
     def _card(self) -> Card:
-        heads = ["lowest upper limits", "coverage", "95% interval", "test rows"]
+        heads = ["least covered", "coverage", "95% interval", "test rows"]
         rows = [
             (
                 view.name,
