@@ -192,6 +192,13 @@ class Comparison(Shown):
         shortfall = target - candidate.mean(candidate.target)
         return bool(shortfall > 2 * np.sqrt(target * (1 - target) * variance))
 
+    def _is_standard(self, candidate: Candidate) -> bool:
+        """Whether it fell back to STANDARD on all splits, as CLUSTERED does with few examples."""
+        return candidate.method != "standard" and any(
+            (other.method, other.score, other.costs) == ("standard", candidate.score, candidate.costs)
+            for other in self.candidates
+        )
+
     @cached_property
     def allowed(self) -> list[Candidate]:
         """Candidates that cover enough."""
@@ -291,6 +298,7 @@ class Comparison(Shown):
         for problem, applies in {
             f"Coverage significantly below {self.target}": self.covers_too_little,
             f"Cost no lower than that of all {self.n_classes} classes": self.costs_too_much,
+            "The same sets as standard": self._is_standard,
         }.items():
             excluded = [c for c in self.candidates if applies(c) and c is not self.recommended]
             names = [candidate.name for candidate in excluded]
