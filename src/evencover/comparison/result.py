@@ -194,10 +194,9 @@ class Comparison(Shown):
 
     def _is_standard(self, candidate: Candidate) -> bool:
         """Whether it fell back to STANDARD on all splits, as CLUSTERED does with few examples."""
-        return candidate.method != "standard" and any(
-            (other.method, other.score, other.costs) == ("standard", candidate.score, candidate.costs)
-            for other in self.candidates
-        )
+        standard = [c for c in self.candidates if c.method == "standard"]
+        known = [(c.score, c.costs) for c in standard]
+        return candidate not in standard and (candidate.score, candidate.costs) in known
 
     @cached_property
     def allowed(self) -> list[Candidate]:
