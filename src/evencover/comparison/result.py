@@ -193,7 +193,7 @@ class Comparison(Shown):
         return bool(shortfall > 2 * np.sqrt(target * (1 - target) * variance))
 
     def _is_standard(self, candidate: Candidate) -> bool:
-        """Whether its costs are those of STANDARD on all splits, as CLUSTERED's with few examples."""
+        """Whether all its costs are those of STANDARD, as CLUSTERED's are with few examples."""
         standard = [c for c in self.candidates if c.method == "standard"]
         known = [(c.score, c.costs) for c in standard]
         return candidate not in standard and (candidate.score, candidate.costs) in known
