@@ -207,7 +207,7 @@ def _latex(
             r"% \usepackage{booktabs,graphicx}",
             r"\begin{table}",
             r"\centering\scriptsize\setlength{\tabcolsep}{4pt}",
-            rf"\caption{{{caption}}}",
+            rf"\caption{{{caption}}}\medskip",
             # Published numbers double the width: shrink a table that is wider than the text.
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             rf"\begin{{tabular}}{{lll{'rr' * len(sizes)}}}",
