@@ -8,8 +8,9 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard $(addprefix src/evencover/_k
 # Tests of one file share fixtures, so one worker runs them; the longest come first. There is one
 # more worker than cores, because some tests wait for subprocesses.
 WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
-# Always write bytecode: tests start hundreds of processes, and each would compile the package.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Always write bytecode: tests start hundreds of processes, and each would compile the package. Linear
+# algebra has one thread per worker: more would wait for each other longer than they work.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: setup demo lint test test-deep test-oldest audit bench evidence docs wheels release clean
 

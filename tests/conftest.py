@@ -57,7 +57,10 @@ def pytest_report_teststatus(report):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """A worker takes a file at a time, or a folder whose files share a browser or a cluster."""
+    """A worker takes a file at a time, a folder that shares a browser, or a test of a law.
+
+    Statistical tests share nothing, and in the deep form a file of them takes minutes.
+    """
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -65,7 +68,9 @@ def pytest_xdist_make_scheduler(config, log):
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid):
             folder, _, _ = nodeid.partition("/test_")
-            return folder if folder in SHARING else super()._split_scope(nodeid)
+            if folder in SHARING:
+                return folder
+            return nodeid if folder == "tests/statistical" else super()._split_scope(nodeid)
 
     return Scheduling(config, log)
 

@@ -85,9 +85,12 @@ def untested(request, monkeypatch):
 def test_the_accuracy_is_reached_with_the_stated_confidence(
     n_classes, accuracy, confused, per_class
 ):
-    """Failures: at most 10% plus noise. False alarms: 0.1% each."""
+    """Failures: at most 10% plus noise. False alarms: 0.1% each.
+
+    With 400 repetitions a rule that fails in 20% of the cases is found with 99%; with 200, 24%.
+    """
     law, rng, failures, shares = Law(n_classes, confused=confused), np.random.default_rng(1), 0, []
-    n_rows, repetitions = 1500, size(short=40, deep=1000)
+    n_rows, repetitions = 1500, size(short=40, deep=400 if n_classes <= 60 else 200)
     for repetition in range(repetitions):
         found = law.draw(n_rows, rng)
         ids = np.arange(n_rows, dtype=np.uint64)
@@ -169,8 +172,11 @@ def n_failures(tree, n_rows, repetitions, *, per_class):
     [(5, 2, 600), (60, 3, 200), (60, 3, 2000), (400, 2, 2000), (2000, 3, 3000)],
 )
 def test_all_answers_together_reach_the_accuracy(n_classes, n_levels, n_rows, per_class):
-    """Failures: at most 10% plus noise. The accuracy is the mean of known chances."""
-    repetitions = size(short=8, deep=300 if n_classes <= 60 else 100)
+    """Failures: at most 10% plus noise. The accuracy is the mean of known chances.
+
+    With 100 repetitions a rule that fails in 31% of the cases is found with 99%; with 60, 39%.
+    """
+    repetitions = size(short=8, deep=100 if n_classes <= 60 else 60)
     failures, n_answering = n_failures(
         Tree(n_classes, n_levels), n_rows, repetitions, per_class=per_class
     )
@@ -179,7 +185,7 @@ def test_all_answers_together_reach_the_accuracy(n_classes, n_levels, n_rows, pe
 
 
 def test_answers_need_the_test_of_the_second_half(untested):
-    repetitions = size(short=60, deep=300)
+    repetitions = size(short=60, deep=200)
     failures, _ = n_failures(Tree(12, 2), 300, repetitions, per_class=True)
     assert (failures > binom(repetitions, 0.1).ppf(0.999)) == untested
 
@@ -187,7 +193,7 @@ def test_answers_need_the_test_of_the_second_half(untested):
 def test_a_group_that_passes_is_guaranteed():
     """Of the groups that pass, at most 10% fall short. False alarms: 0.1%."""
     passed = failures = 0
-    for rule, levels, nodes, chances in answered(Tree(12, 3), 6000, size(15, 300), per_class=True):
+    for rule, levels, nodes, chances in answered(Tree(12, 3), 6000, size(15, 150), per_class=True):
         for level, node in np.argwhere(rule.node_guaranteed):
             of_node = chances[(levels == level) & (nodes == node)]
             passed += level > 0
@@ -210,7 +216,7 @@ def test_the_test_of_the_second_half_is_needed(untested):
 def test_a_class_that_passes_is_guaranteed():
     """Of the classes that pass, at most 10% fall short. False alarms: 0.1%."""
     law, rng, passed, failures = Law(5, confused=True), np.random.default_rng(3), 0, 0
-    for repetition in range(size(short=15, deep=1000)):
+    for repetition in range(size(short=15, deep=400)):
         found, ids = law.draw(4000, rng), np.arange(4000, dtype=np.uint64)
         rule = fitted(found, 5, ids, 0.9, repetition)
         accepted, right = law.accuracies(rule)

@@ -9,7 +9,7 @@ from evencover import ClasswisePredictor
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
-M, N_NEW, REPETITIONS = 39, 20, size(short=600, deep=6000)
+M, N_NEW, REPETITIONS = 39, 20, size(short=600, deep=3000)
 
 
 def rows_of_others(rng, n):

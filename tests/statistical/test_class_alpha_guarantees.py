@@ -74,7 +74,7 @@ def holds(mean, error, guarantee):
 
 
 def test_classwise_covers_each_class_at_its_own_level(broken):
-    found, _ = means_over_calibrations("classwise", size(short=120, deep=2000), alpha=ALPHA)
+    found, _ = means_over_calibrations("classwise", size(short=120, deep=800), alpha=ALPHA)
     assert holds(*found, 1 - ALPHA) != broken
 
 
@@ -82,7 +82,7 @@ def test_classwise_covers_each_class_at_its_own_level(broken):
     ("method", "more"), [("standard", {}), ("pooled", {"split": "holdout"})], ids=str
 )
 def test_classes_of_one_level_are_covered_at_that_level(broken, method, more):
-    _, found = means_over_calibrations(method, size(short=40, deep=2000), alpha=ALPHA, **more)
+    _, found = means_over_calibrations(method, size(short=40, deep=800), alpha=ALPHA, **more)
     assert holds(*found, 1 - LEVELS) != broken
 
 
@@ -92,13 +92,13 @@ def test_classes_of_one_level_are_covered_at_that_level(broken, method, more):
     ids=str,
 )
 def test_exact_coverage_equals_each_level(method, more):
-    n = size(short=40, deep=2000)
+    n = size(short=40, deep=800)
     _, (mean, error) = means_over_calibrations(method, n, alpha=ALPHA, exact=True, **more)
     assert (np.abs(mean - (1 - LEVELS)) < SIGMAS * error).all()
 
 
 def test_pooled_is_near_each_level():
-    _, (mean, _) = means_over_calibrations("pooled", size(short=40, deep=2000), alpha=ALPHA)
+    _, (mean, _) = means_over_calibrations("pooled", size(short=40, deep=800), alpha=ALPHA)
     assert np.abs(mean - (1 - LEVELS)).max() < 0.006
 
 
@@ -106,7 +106,7 @@ def test_clustered_covers_equal_classes_at_their_own_levels(monkeypatch):
     """Proposition 3 with distance 0: where all scores have one law, each class has its level."""
     monkeypatch.setitem(globals(), "SHAPE", np.ones(N_CLASSES))
     found, _ = means_over_calibrations(
-        "clustered", size(short=50, deep=1000), alpha=ALPHA, n_clusters=2, gamma=0.5
+        "clustered", size(short=50, deep=500), alpha=ALPHA, n_clusters=2, gamma=0.5
     )
     assert holds(*found, 1 - ALPHA)
     assert (found[0] < 1 - ALPHA + 0.01).all()
@@ -125,7 +125,7 @@ METHODS = [
 @pytest.mark.parametrize("method", METHODS)
 def test_the_floor_holds_for_every_class(method, ties):
     """At alpha = 0.4 the methods themselves cover less than the floor."""
-    n = size(short=40, deep=2000)
+    n = size(short=40, deep=800)
     given = {"floor": 0.8, "alpha": 0.4}
     found, _ = means_over_calibrations(method, n, ties, **given)
     assert holds(*found, 0.8)
@@ -137,7 +137,7 @@ def test_the_floor_holds_for_every_class(method, ties):
 def test_the_floor_of_rc3p_holds_for_scores_and_ranks():
     """Labels are drawn from rows, and sets are looked at: RC3P limits scores and ranks."""
     rng, hits, guaranteed = np.random.default_rng(2), [], []
-    for repetition in range(size(short=40, deep=2000)):
+    for repetition in range(size(short=40, deep=800)):
         p = rng.dirichlet(np.geomspace(1, 0.2, 5), 300)
         labels = (p.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1).clip(max=4)
         predictor = predictor_class("rc3p")(alpha=0.5, floor=0.8, random_state=repetition)

@@ -46,7 +46,7 @@ def test_standard_coverage_is_beta(broken, n, alpha):
     rng = np.random.default_rng(1)
     k = int(np.ceil((n + 1) * (1 - alpha) - 1e-9))
     coverage = []
-    for _ in range(size(short=300, deep=15_000)):
+    for _ in range(size(short=300, deep=5000)):
         fitted = StandardPredictor(alpha=alpha).fit_scores(rng.random(n), np.arange(n) % 2, 2)
         coverage.append(fitted.thresholds_[0])  # scores are uniform: it is its own coverage
     assert follows(coverage, beta(k, n + 1 - k).cdf) != broken
@@ -56,7 +56,7 @@ def test_standard_coverage_with_the_randomised_aps_score_is_beta(broken):
     """Labels drawn from the model's own probabilities have uniform APS scores. Rate: 0.1%."""
     rng = np.random.default_rng(2)
     n, coverage = 40, []
-    for repetition in range(size(short=300, deep=8000)):
+    for repetition in range(size(short=300, deep=3000)):
         rows = rng.dirichlet(np.full(4, 0.7), n)
         labels = (rows.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(max=3)
         predictor = StandardPredictor(score="aps", random_state=repetition)
@@ -71,7 +71,7 @@ def test_classwise_coverage_is_beta_for_every_class(broken):
     shape, counts = np.array([0.5, 1.0, 3.0, 9.0]), np.array([12, 19, 45, 80])
     labels = np.repeat(np.arange(4), counts)
     thresholds = []
-    for _ in range(size(short=300, deep=12_000)):
+    for _ in range(size(short=300, deep=4000)):
         scores = rng.random(len(labels)) ** (1 / shape[labels])
         thresholds.append(ClasswisePredictor().fit_scores(scores, labels, 4).thresholds_)
     coverage = np.array(thresholds) ** shape
@@ -90,7 +90,7 @@ def test_clustered_coverage_is_beta_for_every_cluster(broken):
     shape = np.array([0.4, 0.5, 0.6, 0.45, 0.55, 6.0, 7.0, 8.0, 6.5, 7.5])
     chance = np.array([3, 2, 2, 2, 3, 2, 3, 2, 3, 2]) / 24
     positions = []  # of the coverage in its own Beta law
-    for repetition in range(size(short=60, deep=1500)):
+    for repetition in range(size(short=60, deep=750)):
         labels = rng.choice(10, 420, p=chance)
         scores = rng.random(420) ** (1 / shape[labels])
         fitted = ClusteredPredictor(gamma=0.7, n_clusters=2, random_state=repetition)
@@ -108,7 +108,7 @@ def test_clustered_coverage_is_beta_for_every_cluster(broken):
     assert follows(positions, "uniform") != broken
 
 
-N_EXACT = size(short=400, deep=6000)
+N_EXACT = size(short=400, deep=3000)
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -174,7 +174,7 @@ def test_exact_coverage_of_clusters_is_one_minus_alpha_on_average():
     rng = np.random.default_rng(7)
     shape = np.array([0.4, 0.5, 0.6, 6.0, 7.0, 8.0])
     gaps = {True: [], False: []}
-    for repetition in range(size(short=60, deep=1200)):
+    for repetition in range(size(short=60, deep=600)):
         labels = rng.permutation(np.repeat(np.arange(6), 25))  # none too rare to be clustered
         scores = rng.random(150) ** (1 / shape[labels])
         fitted = ClusteredPredictor(gamma=0.8, n_clusters=2, exact=True, random_state=repetition)
@@ -197,7 +197,7 @@ def test_exact_coverage_of_clusters_is_one_minus_alpha_on_average():
 def test_exact_p_values_of_true_labels_are_uniform(exact):
     """One test row per calibration set, so the p-values are independent. False alarms: 0.1%."""
     rng = np.random.default_rng(8)
-    p, n = [], size(short=250, deep=15_000)
+    p, n = [], size(short=250, deep=5000)
     for repetition in range(n):
         fitted = StandardPredictor(exact=exact, random_state=repetition)
         fitted.fit_scores(rng.random(7), [0, 1] * 3 + [0], 2)

@@ -70,7 +70,7 @@ def test_the_mean_precision_of_what_is_kept_reaches_the_accuracy(kind, n_classes
     Limits of the precision from a class's own reviews hold in 90% of the classes or more.
     """
     rng, found, shares, inside = np.random.default_rng(1), [], [], []
-    for seed in range(max(1, size(short=800, deep=8000) // n_classes)):
+    for seed in range(max(size(1, 4), size(short=800, deep=3000) // n_classes)):
         law = Law(n_classes, seed, kind)
         classes, scores, is_right = law.review(n, rng)
         cutoffs = fit_cutoffs(names_of(classes), scores, is_right, accuracy=0.9)

@@ -92,7 +92,7 @@ def test_fuzzy_keeps_marginal_coverage(bandwidth, exact):
     rng = np.random.default_rng(3)
     chance = COUNTS / COUNTS.sum()
     covered = []
-    for repetition in range(size(short=120, deep=6000)):
+    for repetition in range(size(short=120, deep=2500)):
         labels = rng.choice(6, 90, p=chance)
         scores = rng.random(90) ** (1 / SHAPE[labels])
         fitted = FuzzyPredictor(bandwidth=bandwidth, exact=exact, random_state=repetition)

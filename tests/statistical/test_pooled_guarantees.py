@@ -64,7 +64,7 @@ def test_holdout_keeps_the_marginal_guarantee():
     """By exchangeability the mean coverage lies between 0.9 and 0.9 + 1/61."""
     coverage = [
         continuous(PooledPredictor(split="holdout", strength=20, random_state=seed), 5, 1000 + seed)
-        for seed in range(size(short=40, deep=4000))
+        for seed in range(size(short=40, deep=1500))
     ]
     mean, error = mean_and_error(coverage)
     assert 0.9 - 4 * error < mean < 0.9 + 1 / 61 + 4 * error

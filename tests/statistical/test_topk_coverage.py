@@ -41,7 +41,7 @@ def test_coverage_is_as_stated(method, recall):
     n_per_class = 30
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvencoverWarning)
-        covered, thresholds, recalls = simulate(method, recall, n_per_class, size(50, 1500))
+        covered, thresholds, recalls = simulate(method, recall, n_per_class, size(50, 600))
     is_infinite = np.isinf(thresholds)
     lost = ((1 - recalls) * is_infinite).mean(axis=0)
     noise = 4 * covered.std(axis=0).mean() / np.sqrt(len(covered))
@@ -62,6 +62,6 @@ def test_pooled_covers_the_target_overall_where_recall_allows_it():
     """Without levels of +inf for labels that are not listed it is .889."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvencoverWarning)
-        covered, thresholds, _ = simulate("pooled", 0.93, 30, size(80, 1500), spread=0.1)
+        covered, thresholds, _ = simulate("pooled", 0.93, 30, size(80, 600), spread=0.1)
     assert np.isinf(thresholds).any()
     assert covered.mean() == pytest.approx(1 - ALPHA, abs=0.005)

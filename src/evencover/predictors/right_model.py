@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import NamedTuple
+from functools import cache, cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,7 +70,8 @@ class RightModel:
         n_cells = len(known) * n_bins
         self.counts = np.bincount(cells, minlength=n_cells).reshape(shape).astype(np.float64)
         self.right = np.bincount(cells, found.is_right, n_cells).reshape(shape)
-        self._fit()
+        with _linear_algebra().limit(limits=1):
+            self._fit()
 
     def _fit(self) -> None:
         """Maximize the penalized likelihood by EM, with one Newton step for the curve in each."""
@@ -142,6 +143,14 @@ class RightModel:
         bins = np.searchsorted(self.limits, scores)
         found: FloatArray = self.probabilities[self.row_of_class[classes], bins]
         return found
+
+
+@cache
+def _linear_algebra() -> Any:
+    """Find NumPy's, whose sums would depend on the number of threads. For few rows one is faster."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
 
 
 def _normalized(weights: FloatArray) -> FloatArray:
