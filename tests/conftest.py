@@ -7,25 +7,36 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS))
 
 from depth import IS_DEEP, examples  # noqa: E402  (it is found on the path)
 
-# The same examples in every run of the short form, and no database in the work tree.
-for name, derandomize in (("short", True), ("deep", False)):
-    settings.register_profile(
-        name, max_examples=examples(20), derandomize=derandomize, database=None, deadline=None
-    )
-settings.load_profile("deep" if IS_DEEP else "short")
+# The same examples in every run of the short form; a failure of the deep form prints how to repeat
+# it. No database in the work tree, and a busy machine is no failure.
+settings.register_profile(
+    "depth",
+    max_examples=examples(20),
+    derandomize=not IS_DEEP,
+    print_blob=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("depth")
 
 MARKED = ("browser", "cluster", "statistical")  # folders whose tests carry their name as a mark
 SHARING = ("tests/browser", "tests/cluster")  # what they start takes seconds: it is started once
+# Their tests share nothing, so each goes to the next free worker; a file would take minutes.
+APART = (
+    *("tests/statistical/", "tests/kernels/test_native.py"),
+    *("tests/test_sizes.py", "tests/attacks/test_sanitizers.py"),
+)
 LONGEST = (
-    "test_sizes.py test_sanitizers.py test_emulated.py test_pooled_guarantees.py cluster browser "
-    "predictors kernels docs experiments cli statistical inference attacks report"
+    "test_sanitizers.py test_sizes.py test_emulated.py test_kills.py test_states.py cluster "
+    "browser predictors kernels docs serving experiments cli statistical inference attacks report"
 )
 
 
@@ -57,10 +68,7 @@ def pytest_report_teststatus(report):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """A worker takes a file at a time, a folder that shares a browser, or a test of a law.
-
-    Statistical tests share nothing, and in the deep form a file of them takes minutes.
-    """
+    """A worker takes a file at a time, a folder that shares a browser or cluster, or a test."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -70,7 +78,7 @@ def pytest_xdist_make_scheduler(config, log):
             folder, _, _ = nodeid.partition("/test_")
             if folder in SHARING:
                 return folder
-            return nodeid if folder == "tests/statistical" else super()._split_scope(nodeid)
+            return nodeid if nodeid.startswith(APART) else super()._split_scope(nodeid)
 
     return Scheduling(config, log)
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from evencover import InputError, fit_cutoffs
 from evencover.predictors.cutoffs import fewest_reviews, review_order
@@ -156,3 +157,13 @@ def test_the_order_of_reviews_is_random(n):
     first = np.concatenate([review_order(classes, seed)[:n] for seed in range(2000)])
     counts = np.bincount(first, minlength=100)
     assert abs(counts - 20 * n).max() < 5 * np.sqrt(20 * n)
+
+
+def test_threads_of_linear_algebra_change_no_bit():
+    rng = np.random.default_rng(5)
+    scores, classes = rng.random(4000), [f"{k:03}" for k in rng.integers(0, 500, 4000)]
+    is_right, found = rng.random(4000) < scores**0.2, []
+    for threads in (1, 2, 4):
+        with threadpool_limits(threads, user_api="blas"):
+            found.append(fit_cutoffs(classes, scores, is_right).expected)
+    assert all(np.array_equal(found[0], other, equal_nan=True) for other in found)

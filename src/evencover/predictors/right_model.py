@@ -147,7 +147,7 @@ class RightModel:
 
 @cache
 def _linear_algebra() -> Any:
-    """Find NumPy's, whose sums would depend on the number of threads. For few rows one is faster."""
+    """Find NumPy's, whose sums depend on the number of its threads. One is faster for few rows."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
