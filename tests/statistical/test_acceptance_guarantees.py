@@ -174,9 +174,9 @@ def n_failures(tree, n_rows, repetitions, *, per_class):
 def test_all_answers_together_reach_the_accuracy(n_classes, n_levels, n_rows, per_class):
     """Failures: at most 10% plus noise. The accuracy is the mean of known chances.
 
-    With 100 repetitions a rule that fails in 31% of the cases is found with 99%; with 60, 39%.
+    With 100 repetitions a rule that fails in 31% of the cases is found with 99%; with 40, 47%.
     """
-    repetitions = size(short=8, deep=100 if n_classes <= 60 else 60)
+    repetitions = size(short=8, deep=100 if per_class else 40)
     failures, n_answering = n_failures(
         Tree(n_classes, n_levels), n_rows, repetitions, per_class=per_class
     )
