@@ -134,10 +134,10 @@ def set_sizes(given: KernelInput, table: ThresholdTable) -> IntArray:
     if given.formula.native is None:
         return reference.set_sizes(_keyed(given), table)
     sizes = np.empty((len(given.rows), len(table)), dtype=np.int64)
-    if table.plain:
-        sizes[:, table.plain] = _call(given, "set_sizes", *table.arrays)
+    if table.plain:  # all columns, as nearly always, are a view
+        columns = slice(None) if len(table.plain) == len(table) else table.plain
         draw = row_numbers(given.rows, given.draws._replace(score_use=None))[1]
-        sizes[:, table.plain] += table.n_infinite(draw)
+        sizes[:, columns] = _call(given, "set_sizes", *table.arrays) + table.n_infinite(draw)
     for index, thresholds in enumerate(table):  # ranks are limited, so count one by one
         if thresholds.rank_limit is not None:
             starts, _ = _call(given, "prediction_sets", _native.Thresholds(*thresholds), False)

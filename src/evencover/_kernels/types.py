@@ -194,8 +194,13 @@ class ThresholdTable:
         self.arrays = (upper, *((lower, chances) if has_pairs else (None, None)), largest)
 
     def n_infinite(self, draw: FloatArray) -> IntArray:
-        """Count the classes that are in each row's set by a threshold of +inf (n, P)."""
+        """Count the classes that are in each row's set by a threshold of +inf (n, P).
+
+        If no count depends on the draw, it is one for all rows (1, P).
+        """
         steps = self._n_infinite
+        if not any(len(at) for at, _ in steps):
+            return np.array([[n[0] for _, n in steps]])
         return np.stack([n[np.searchsorted(at, draw, "right")] for at, n in steps], axis=1)
 
     def __len__(self) -> int:

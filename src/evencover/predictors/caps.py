@@ -175,9 +175,10 @@ def _score_sampled(
     return columns if ranks is None else (*columns, ranks)
 
 
-def sample_size(n_classes: int) -> int:
+def sample_size(n_classes: int, *, most_numbers: int | None = None) -> int:
     """Return the largest number of rows in a sample."""
-    return min(MOST_ROWS, max(LEAST_ROWS, MOST_NUMBERS // n_classes))
+    most_numbers = MOST_NUMBERS if most_numbers is None else most_numbers
+    return min(MOST_ROWS, max(LEAST_ROWS, most_numbers // n_classes))
 
 
 def sampled_rows(ids: Array, most: int) -> IntArray:

@@ -21,10 +21,14 @@ from evencover.predictors.explanations import rows_behind
 from evencover.predictors.fit import Fit
 from evencover.predictors.guarantees import AUTO
 from evencover.randomness import row_indices
+from evencover.sizes import sampled
 
 # False-alarm rate of each warning.
 RATE = 1e-4
 NOTABLE = 0.05  # share of the rows by which distributions differ beyond noise, to matter
+# Scores to state what a cap would give: a quarter of those that a fit takes, since scoring and
+# sorting them took most of the time of an evaluation with many classes.
+MOST_NUMBERS = sampled(1 << 22, 600)
 
 
 def coverage_report(
@@ -72,7 +76,8 @@ def with_large_sets(
     if source.n_rows is None or fit.method.floor not in (None, AUTO):
         return replace(report, large_sets=few.sentence(names, report.n_classes))
     scoring = fit.rule.scoring.for_input(source.logits)
-    rows = sampled_rows(row_indices(0, source.n_rows), sample_size(source.n_classes))
+    n_sampled = sample_size(source.n_classes, most_numbers=MOST_NUMBERS)
+    rows = sampled_rows(row_indices(0, source.n_rows), n_sampled)
     sample = ScoreSample.read(source, scoring, rows, fit.method.needs, executor)
     capped = fit.capped(CAP, sample.take(sample.labels < source.n_classes))
     if not capped.is_capped.any():
