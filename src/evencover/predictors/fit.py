@@ -29,6 +29,7 @@ from evencover.predictors.guarantees import Needs, some_names
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.quantiles import Alpha, ClassAlpha, Groups, Thresholds
 from evencover.scores import Score, make_score
+from evencover.threads import keeping_threads
 from evencover.topk import TopK
 
 
@@ -124,7 +125,8 @@ class Fit:
         method = type(predictor)(**deepcopy(predictor.get_params()) | {"max_share": None})
         score = method._check_parameters().with_counts(rows.class_counts, rows.class_names)
         scored = rows.scored_by(score)
-        thresholds, state = copy(method)._calibrate(scored)  # what it sets on itself is lost
+        with keeping_threads():
+            thresholds, state = copy(method)._calibrate(scored)  # what it sets on itself is lost
         if thresholds.lower is None:
             method._reject_exact()
         thresholds = method._with_floor(thresholds, scored)

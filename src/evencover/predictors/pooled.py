@@ -393,7 +393,8 @@ class PooledPredictor(BasePredictor):
 
     def _thresholds(self, rows: CalibrationRows, dealt: Dealt, fitted: FittedPool) -> Thresholds:
         """Find the score of each class at its level t, or at its guard if that is higher."""
-        guards, (pool, _, (level, low, chance, _)) = self._guard_indices(rows, dealt), fitted
+        pool, _, (level, low, chance, _) = fitted
+        guards = self._guard_indices(rows, dealt, pool)
 
         def last_index(level: FloatArray) -> IntArray:
             index = pool.last_index(level)
@@ -417,11 +418,13 @@ class PooledPredictor(BasePredictor):
         draws = content_draws(self.random_state, len(upper), pool.scores, pool.keys)
         return break_ties(scores[0], scores[1], chance, share(upper), share(lower), draws)
 
-    def _guard_indices(self, rows: CalibrationRows, dealt: Dealt) -> IntArray:
+    def _guard_indices(self, rows: CalibrationRows, dealt: Dealt, pool: Pool) -> IntArray:
         """Return the index (K,) of each class's guard among all scores; -1 for none."""
         if self.floor != AUTO:
             return np.full(rows.n_classes, -1)
-        ranks = self._floor.ranks(rows.class_counts, self._class_alpha(rows))
+        ranks = pool.guards
+        if self.split == "holdout":  # levels do not know them
+            ranks = self._floor.ranks(rows.class_counts, self._class_alpha(rows))
         own = dealt.indices[np.maximum(dealt.offsets[:-1] + ranks - 1, 0)]
         return np.where(ranks > 0, own, -1)
 

@@ -45,7 +45,7 @@ int64_t true_label_scores(const Rows& rows, const Score& score, const Draws& dra
                           const int64_t* labels, double* scores) {
     LabelPosition position(rows.n_classes);
     return with_source(rows, [&](auto&& source) {
-        return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, double) {
+        return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, const auto&) {
             const double own = static_cast<double>(row[labels[i]]);
             if (!score.needs_order) {
                 scores[i] = softmax_score(own);

@@ -17,7 +17,7 @@ template <class Sets, class Source, class Room, class Use>
 inline int64_t each_set_by(Source& source, const Rows& rows, const Score& score,
                            const Draws& draws, const Thresholds& thresholds, Room room, Use use) {
     Sets sets(score, thresholds, rows.n_classes, rows.n_rows);
-    return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, double draw) {
+    return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, const auto& draw) {
         int32_t* const classes = room();
         const int64_t size = sets.write(source, row, u, draw, classes);
         if (size < 0) return false;

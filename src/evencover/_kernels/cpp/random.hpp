@@ -172,25 +172,29 @@ class RowKeys {
 class RowNumbers {
    public:
     RowNumbers(const Rows& rows, const Draws& draws)
-        : draws_(draws),
-          is_needed_(draws.has_score || draws.has_exact),
-          keys_(rows, draws, is_needed_) {}
+        : draws_(draws), keys_(rows, draws, draws.has_score || draws.has_exact) {}
 
     void go_to(int64_t i) {
-        if (!is_needed_) return;
-        const uint64_t key = keys_.of(i);
-        if (draws_.has_score) u_ = uniform(draws_.seed, draws_.score_use, key);
-        if (draws_.has_exact) draw_ = uniform(draws_.seed, draws_.exact_use, key);
+        row_ = i;
+        if (!draws_.has_score) return;
+        key_ = keys_.of(i);
+        u_ = uniform(draws_.seed, draws_.score_use, key_);
     }
     double u() const { return u_; }
-    double draw() const { return draw_; }
+
+    // Few rows need it, so keys for it alone are computed then.
+    double draw() {
+        if (!draws_.has_exact) return 0.0;
+        const uint64_t key = draws_.has_score ? key_ : keys_.of(row_);
+        return uniform(draws_.seed, draws_.exact_use, key);
+    }
 
    private:
     const Draws& draws_;
-    bool is_needed_;
     RowKeys keys_;
+    int64_t row_ = 0;
+    uint64_t key_ = 0;
     double u_ = 1.0;
-    double draw_ = 0.0;
 };
 
 EVENCOVER_END

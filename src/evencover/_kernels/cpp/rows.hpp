@@ -216,14 +216,14 @@ inline int64_t with_source(const Rows& rows, Use use) {
 }
 
 // Call `visit(i, row, u, draw)` until it returns false for a bad row; return that row, or
-// `all_good`.
+// `all_good`. Only `draw()` draws the number of a pair of thresholds.
 template <class Source, class Visit>
 inline int64_t each_row(Source& source, const Rows& rows, const Draws& draws, Visit visit) {
     RowNumbers numbers(rows, draws);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
         numbers.go_to(i);
         const auto* row = source.load(i);
-        if (!row || !visit(i, row, numbers.u(), numbers.draw())) return i;
+        if (!row || !visit(i, row, numbers.u(), [&] { return numbers.draw(); })) return i;
     }
     return all_good;
 }

@@ -120,7 +120,7 @@ inline int64_t score_matrix(const Rows& rows, const Score& score, const Draws& d
                             double* scores) {
     return with_source(rows, [&](auto&& source) {
         RowScorer<typename std::decay_t<decltype(source)>::Value> scorer(score);
-        return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, double) {
+        return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, const auto&) {
             if (!is_good_row(source, row, rows.n_classes)) return false;
             scorer.write(row, rows.n_classes, u, scores + i * rows.n_classes);
             return true;
@@ -133,14 +133,15 @@ inline int64_t p_values(const Rows& rows, const Score& score, const Draws& draws
     const ScoreIndex index(groups);
     return with_source(rows, [&](auto&& source) {
         RowScorer<typename std::decay_t<decltype(source)>::Value> scorer(score);
-        return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, double draw) {
+        return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, const auto& draw) {
             if (!is_good_row(source, row, rows.n_classes)) return false;
             double* const out = result + i * rows.n_classes;
+            const double own_share = 1.0 - draw();
             scorer.write(row, rows.n_classes, u, out);
             for (int64_t y = 0; y < rows.n_classes; ++y) {
                 const ScoreIndex::Group& group = index.group(groups.group_of_class[y]);
                 const int64_t at_least = group.size() - group.count_below(out[y]);
-                out[y] = (static_cast<double>(at_least) + (1.0 - draw)) /
+                out[y] = (static_cast<double>(at_least) + own_share) /
                          (static_cast<double>(group.size()) + 1.0);
             }
             return true;

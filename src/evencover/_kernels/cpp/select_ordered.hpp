@@ -317,10 +317,11 @@ class OrderedSets {
           flags_(n_classes + n_lanes) {}
 
     // Return the size of the set, or -1 for a bad row.
-    template <class Source>
-    int64_t write(const Source& source, const typename Source::Value* row, double u, double draw,
-                  int32_t* classes) {
+    template <class Source, class Draw>
+    int64_t write(const Source& source, const typename Source::Value* row, double u,
+                  const Draw& draw_of_row, int32_t* classes) {
         if (!filter_.choose(source, row, candidates_)) return -1;
+        const double draw = draw_of_row();
         const int64_t size = selector_.select(candidates_, u, draw, classes);
         return infinite_.exist() ? add_infinite(draw, classes, size) : size;
     }

@@ -1,6 +1,7 @@
 // Select the classes in the set of the softmax score: 1 - p against each class's threshold.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "row_check.hpp"
@@ -35,30 +36,53 @@ class SoftmaxSets {
     SoftmaxSets(const Score&, const Thresholds& thresholds, int64_t n_classes, int64_t n_rows)
         : thresholds_(thresholds),
           n_classes_(n_classes),
-          has_cuts_(n_rows >= 8 && !thresholds.lower),
+          has_cuts_(n_rows >= 8),
           cuts_(n_classes + n_lanes),
           flags_(n_classes + n_lanes) {
         for (int64_t y = 0; has_cuts_ && y < n_classes; ++y) {
-            cuts_[y] = least_within<float>(thresholds.upper[y]);
+            const double lower = thresholds.lower ? thresholds.lower[y] : -infinity;
+            cuts_[y] = least_within<float>(std::max(thresholds.upper[y], lower));
         }
     }
 
-    template <class Source>
-    int64_t write(const Source& source, const typename Source::Value* row, double, double draw,
+    template <class Source, class Draw>
+    int64_t write(const Source& source, const typename Source::Value* row, double, const Draw& draw,
                   int32_t* classes) {
         if constexpr (is_quick<Source>) {
             if (has_cuts_) {
                 FloatPass pass;
-                const int32_t* end = pass.append_indices(row, n_classes_, cuts_.data(), classes);
-                if (is_surely_good(source, pass, row, n_classes_)) return end - classes;
+                const int64_t n = pass.append_indices(row, n_classes_, cuts_.data(), classes) - classes;
+                if (is_surely_good(source, pass, row, n_classes_)) {
+                    return thresholds_.lower ? n_drawn(row, draw, classes, n) : n;
+                }
             }
         }
         if (!is_good_row(source, row, n_classes_)) return -1;
-        flag_members(row, draw);
+        flag_members(row, thresholds_.lower ? draw() : 0.0);
         return list_true(flags_.data(), n_classes_, classes);
     }
 
    private:
+    // Keep the members among n classes within the larger threshold of a pair; return their number. The
+    // score of few classes is between both thresholds, and drawing for each row would take longer.
+    template <class T, class Draw>
+    int64_t n_drawn(const T* row, const Draw& draw, int32_t* classes, int64_t n) const {
+        int64_t n_kept = 0;
+        double drawn = -1.0;  // not yet
+        for (int64_t i = 0; i < n; ++i) {
+            const int32_t y = classes[i];
+            const double score = softmax_score(static_cast<double>(row[y]));
+            bool is_in = (score <= thresholds_.lower[y]) & (score <= thresholds_.upper[y]);
+            if (!is_in) {
+                if (drawn < 0.0) drawn = draw();
+                is_in = score <= threshold_of(thresholds_, y, drawn);
+            }
+            classes[n_kept] = y;
+            n_kept += is_in;
+        }
+        return n_kept;
+    }
+
     template <class T>
     void flag_members(const T* __restrict row, double draw) {
         const double* __restrict const upper = thresholds_.upper;

@@ -39,9 +39,10 @@ inline int64_t set_sizes(const Rows& rows, const Score& score, const Draws& draw
         CandidateFilter filter(score, largest, n_classes, n_classes);
         Candidates<T> candidates(n_classes);
         DescendingOrder<T> order;
-        return each_row(source, rows, draws, [&](int64_t i, const T* row, double u, double draw) {
+        return each_row(source, rows, draws, [&](int64_t i, const T* row, double u, const auto& draw_of_row) {
             if (!filter.choose(source, row, candidates)) return false;
             const int32_t* const classes = candidates.classes();
+            const double draw = table.lower ? draw_of_row() : 0.0;
             const auto count = [&](int64_t j, double s) {
                 count_within(table, classes[j], s, draw, sizes + i * table.n_vectors);
             };
