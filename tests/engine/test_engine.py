@@ -12,7 +12,7 @@ import pytest
 from evencover import InputError
 from evencover.engine.blocks import gathered, joined
 from evencover.engine.executors import dask_client, results_in_order
-from evencover.threads import map_on_threads, n_threads, single_threaded
+from evencover.threads import keeping_threads, map_on_threads, n_threads, single_threaded
 
 THREADS = [1, 2, 4]
 
@@ -82,6 +82,25 @@ def test_threads_are_the_cores_this_process_may_use(monkeypatch):
     assert n_threads() == len(os.sched_getaffinity(0))
     monkeypatch.setenv("EVENCOVER_THREADS", "3")
     assert n_threads() == 3
+
+
+def test_threads_are_kept_for_several_maps(monkeypatch):
+    monkeypatch.setenv("EVENCOVER_THREADS", "2")
+
+    def names():
+        together = threading.Barrier(2)  # so that both threads are needed
+
+        def name(_):
+            together.wait(10)
+            return threading.current_thread().name
+
+        return set(map_on_threads(name, range(2)))
+
+    with keeping_threads():
+        kept = names()
+        assert names() == kept
+    assert not kept & {thread.name for thread in threading.enumerate()}
+    assert not names() & kept
 
 
 def test_a_task_among_others_starts_no_threads(monkeypatch):
