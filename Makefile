@@ -62,12 +62,14 @@ test-oldest:  ## with the oldest supported versions of all dependencies
 	.cache/oldest/bin/uv pip install --quiet --python .cache/oldest/bin/python pytest pytest-xdist hypothesis
 	.cache/oldest/bin/python -m pytest -q -W default --numprocesses auto --dist loadfile -m 'not deep' $(OLDEST)
 
-# Strict: fail for packages that cannot be audited.
+# Strict: fail for packages that cannot be audited. Only findings are written to the output.
 audit: $(VENV)/.ready-dev  ## check installed packages for known vulnerabilities; needs a network
 	$(PIP) pip-audit
 	mkdir -p .cache
+	rm -f .cache/findings.txt
 	$(BIN)/python -m pip freeze --exclude-editable > .cache/audited.txt
-	$(BIN)/python -m pip_audit --strict --disable-pip --no-deps --requirement .cache/audited.txt
+	@$(BIN)/python -m pip_audit --strict --disable-pip --no-deps --requirement .cache/audited.txt --output .cache/findings.txt || \
+	{ cat .cache/findings.txt 2> /dev/null || echo "Nothing was audited: the vulnerability service does not answer for every package (see above); use a network that reaches pypi.org itself, or another service with PIP_AUDIT_VULNERABILITY_SERVICE=osv." >&2; exit 1; }
 
 # The studies also run a service and a model.
 $(VENV)/.ready-evidence: $(SOURCES) | $(VENV)/bin/python
