@@ -122,6 +122,54 @@ def test_kept_predictions_keep_their_cells_and_are_marked(birds, run):
     succeeded(run("cutoffs", "reviewed.csv", "-o", "c.csv", "--detections", "all.csv"))
 
 
+def test_selection_tables_of_birdnet_are_read_like_its_csv(birds, run):
+    """A file per recording, in the format of Raven; a recording without detections has a row."""
+    columns = "Selection,View,Channel,Begin Time (s),End Time (s),Low Freq (Hz),High Freq (Hz)"
+    columns += ",Common Name,Species Code,Confidence,Begin Path,File Offset (s)"
+    tables = {"A0": [], "A1": [], "A2": ["1\tS\t1\t0\t3\t0\t15000\tnocall\tnocall\t1.0\tA2\t0"]}
+    for row in birds:
+        start, end, _, name, confidence, path = (row[column] for column in COLUMNS)
+        lines = tables[Path(path).stem]
+        code = name.replace(" ", "").lower()[:6]
+        cells = [len(lines) + 1, "Spectrogram 1", 1, start, end, 0, 15000]
+        lines.append("\t".join(map(str, [*cells, name, code, confidence, path, start])))
+    Path("out").mkdir()
+    for name, lines in tables.items():
+        text = "\n".join([columns.replace(",", "\t"), *lines, ""])
+        Path(f"out/{name}.BirdNET.selection.table.txt").write_text(text, encoding="utf-8")
+    how = ("--accuracy", "0.8", "--class-key", "Common name")
+    write("all.csv", [{name: row[name] for name in COLUMNS} for row in birds])
+    succeeded(run("cutoffs", "reviewed.csv", *how, "--apply", "all.csv", "-o", "kept.csv"))
+    used = ("Common name", "Confidence", "correct", "File", "Start (s)")
+    write("named.csv", [{name: row[name] for name in used} for row in birds[:240]])
+    for data in ("out", "out/*.txt"):
+        arguments = ("--accuracy", "0.8", "--apply", data, "-o", "raven.csv", "--force")
+        out = " ".join(succeeded(run("cutoffs", "named.csv", *arguments)).out.split())
+        assert "of 2000 predictions are kept" in out
+        assert "0 are not kept because their class has no reviews" in out
+    same = [
+        [(row[path], row[start], row["Confidence"]) for row in read(name)]
+        for name, path, start in (
+            ("raven.csv", "Begin Path", "Begin Time (s)"),
+            ("kept.csv", "File", "Start (s)"),
+        )
+    ]
+    assert sorted(same[0]) == sorted(same[1])
+    out = succeeded(run("cutoffs", "--plan", "out", "-n", "30", "-o", "plan.csv")).out
+    assert "30 predictions of 3 of 3 classes" in out
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.99])
+def test_a_guarantee_has_the_confidence_that_was_asked_for(birds, run, confidence):
+    write("reviewed.csv", birds[:900])
+    how = ("--accuracy", "0.8", "--confidence", str(confidence))
+    succeeded(run("cutoffs", "reviewed.csv", *how, "-o", "cutoffs.csv"))
+    found = fitted(birds[:900], accuracy=0.8, confidence=confidence)
+    assert found.is_guaranteed.any()
+    asked = [str(confidence) if safe else "" for safe in found.is_guaranteed]
+    assert [row["guaranteed"] for row in read("cutoffs.csv")] == asked
+
+
 def test_nothing_kept_is_a_table_without_rows(birds, run):
     write("reviewed.csv", [row | {"correct": "no"} for row in birds[:60]])
     out = succeeded(run("cutoffs", "reviewed.csv", "--apply", "all.csv", "-o", "kept.csv")).out
@@ -281,13 +329,16 @@ def test_bad_reviews_are_one_sentence_with_the_row(birds, run, what):
         (("reviewed.csv", "--accuracy", "1", "-o", "c.csv"), "'accuracy'"),
         (("reviewed.csv", "--class-key", "Species", "-o", "c.csv"), "--class-key"),
         (("twice.csv", "-o", "c.csv"), "unique"),
-        (("notes.txt", "-o", "c.csv"), "extension"),
+        (("reviewed.csv", "--confidence", "1", "-o", "c.csv"), "'confidence'"),
+        (("notes.txt", "-o", "c.csv"), "--class-key"),
+        (("notes.pdf", "-o", "c.csv"), "extension"),
     ],
 )
 def test_bad_commands(birds, run, arguments, words):
     write("marked.csv", [row | {"guaranteed": "x"} for row in birds[:5]])
     Path("twice.csv").write_text("species,score,score\na,1,2\n")
     Path("notes.txt").write_text("hello")
+    Path("notes.pdf").write_text("hello")
     Path("mixed").mkdir()
     write("mixed/a.csv", birds[:5])
     write("mixed/b.csv", [{name: row[name] for name in COLUMNS} for row in birds[:5]])

@@ -24,7 +24,7 @@ from evencover.sizes import at_once
 
 N_SAMPLED = 200  # rows that determine the kind of a column; integers are checked to the end
 CSV_BYTES = at_once(1 << 24, 400)  # parsed at once
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 ONLY_COLUMN = ""  # name of the column in a text file with one column that has none
 _INTEGER_CELL = re.compile(r"\s*-?[0-9]{1,18}\s*")
 _NUMBER_CELL = re.compile(

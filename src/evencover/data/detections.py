@@ -12,11 +12,13 @@ import numpy as np
 from evencover.arrays import Array, FloatArray
 from evencover.arrow import import_pyarrow, is_list
 from evencover.data.columns import ID_KEYS
+from evencover.data.csv import CsvTable
 from evencover.data.formats import TABLES
 from evencover.data.location import Location, as_location, existing_file, expand, reading
 from evencover.errors import InputError, listed
 from evencover.validation import unique_keys
 
+FORMATS = {**TABLES, ".txt": CsvTable.open}  # the last are selection tables of BirdNET and Raven
 # Usual names of columns, in any case, with spaces or underscores.
 USUAL_NAMES = {
     "class": ("scientific name", "common name", "label", "class", "species", "taxon"),
@@ -104,14 +106,17 @@ def read_detections(path: str, *keys: str | None) -> Detections:
 
 def _table(location: Location) -> Any:
     """Read a whole table as Arrow; the cells of text files stay text."""
-    opened = TABLES.get(existing_file(location).suffix.lower())
+    opened = FORMATS.get(existing_file(location).suffix.lower())
     if opened is None:
-        raise InputError(f"Cannot read '{location}': its extension must be {listed(TABLES)}.")
+        raise InputError(f"Cannot read '{location}': its extension must be {listed(FORMATS)}.")
     with reading(location) as identity:
         table = opened(location, identity, None)
         names = list(unique_keys(f"'{location}'", list(table.columns)))
         columns = (c.tolist() if isinstance(c, np.ndarray) else c for c in table.read(names))
-        return import_pyarrow().table(dict(zip(names, columns, strict=True)))
+        found = import_pyarrow().table(dict(zip(names, columns, strict=True)))
+    # BirdNET writes one such row if it detects nothing in a recording.
+    is_class = import_module("pyarrow.compute").field("Species Code") != "nocall"
+    return found.filter(is_class) if "Species Code" in names else found
 
 
 def _one_per_row(table: Any, columns: Sequence[str], rows: list[str]) -> tuple[Any, list[str]]:
