@@ -17,7 +17,7 @@ from evencover.errors import InputError
 
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]*")  # an integer as Python and NumPy print it
 _OF_TEXT = 1 << 63  # set in the keys of text, so that no integer shares one
-_NO_IDS = "correct the ids, or ignore them with ids=False (--no-ids)"
+_NO_IDS = "correct the ids, leave them out of a request, or ignore them with ids=False (--no-ids)"
 
 RowName = Callable[[int], str]
 

@@ -84,9 +84,11 @@ class RemoteFile:
 
 
 def _no_address(url: str, error: Exception) -> InputError:
+    # A protocol that needs more than a URL fails with a TypeError, which only a programmer grasps.
+    why = "" if isinstance(error, TypeError) else f" Got {one_line(error, 100)!r}."
     return InputError(
-        f"Cannot read '{url}': it must be a path or a URL that fsspec opens. Got "
-        f"{one_line(error, 100)!r}."
+        f"Cannot read '{url}': it must be a path or a URL that fsspec opens without options; "
+        f"correct it, or download the file.{why}"
     )
 
 
