@@ -12,8 +12,7 @@ and whether its most probable class can be accepted without a review.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,7 +29,6 @@ MODEL = "model.safetensors"
 
 def _signature(predictor: BasePredictor) -> Any:
     """Return the signature: lists of numbers in, lists of classes out."""
-    _import_pyfunc()
     from mlflow.models import ModelSignature
     from mlflow.types.schema import Array, ColSpec, DataType, Schema
 
@@ -50,14 +48,12 @@ def _signature(predictor: BasePredictor) -> Any:
 
 def save_model(predictor: BasePredictor, path: str | os.PathLike[str], **options: Any) -> None:
     """Write an MLflow model to a new folder; `options` are those of `mlflow.pyfunc.save_model`."""
-    with _data_of(predictor) as arguments:
-        _import_pyfunc().save_model(os.fspath(path), **{**arguments, **options})
+    _write(predictor, _import_pyfunc().save_model, path=os.fspath(path), **options)
 
 
 def log_model(predictor: BasePredictor, name: str = "sets", **options: Any) -> Any:
     """Log the model in MLflow; `options` are those of `mlflow.pyfunc.log_model`."""
-    with _data_of(predictor) as arguments:
-        return _import_pyfunc().log_model(name=name, **{**arguments, **options})
+    return _write(predictor, _import_pyfunc().log_model, name=name, **options)
 
 
 def load_model(path: str | os.PathLike[str]) -> BasePredictor:
@@ -68,18 +64,18 @@ def load_model(path: str | os.PathLike[str]) -> BasePredictor:
     return load(files[0])
 
 
-@contextmanager
-def _data_of(predictor: BasePredictor) -> Iterator[dict[str, Any]]:
+def _write(predictor: BasePredictor, write: Callable[..., Any], **options: Any) -> Any:
     with TemporaryDirectory() as folder:
         data = Path(folder) / "sets"  # MLflow keeps this name
         data.mkdir()
         save(predictor, data / MODEL)
-        yield {
+        model = {
             "data_path": str(data),
             "loader_module": __name__,
             "signature": _signature(predictor),
             "pip_requirements": [f"evencover=={evencover.__version__}"],
         }
+        return write(**(model | options))
 
 
 def _load_pyfunc(path: str) -> SetsModel:
