@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "row_check.hpp"
 #include "score.hpp"
@@ -43,6 +44,18 @@ class SoftmaxSets {
         }
     }
 
+    // Prepare for `write_again`.
+    void add(const Score& score, const Thresholds& second, int64_t n_classes, int64_t n_rows) {
+        second_ = std::make_unique<SoftmaxSets>(score, second, n_classes, n_rows);
+    }
+
+    // Write the set of the same row by the second thresholds.
+    template <class Source>
+    int64_t write_again(const Source& source, const typename Source::Value* row, double u,
+                        double draw, int32_t* classes) {
+        return second_->write(source, row, u, draw, classes);
+    }
+
     template <class Source>
     int64_t write(const Source& source, const typename Source::Value* row, double, double draw,
                   int32_t* classes) {
@@ -82,6 +95,7 @@ class SoftmaxSets {
     bool has_cuts_;
     Buffer<float> cuts_;
     Buffer<uint8_t> flags_;
+    std::unique_ptr<SoftmaxSets> second_;
 };
 
 EVENCOVER_END
