@@ -270,6 +270,10 @@ class SetRule:
         >>> rule.predict_set([[0.6, 0.4]]).to_lists()
         [[0]]
         """
+        return self.few_sets(self.checked(rows), ids, keys)
+
+    def checked(self, rows: Any) -> Any:
+        """Return rows as floating-point numbers of all classes."""
         matrix = score_rows(rows)
         n_classes = len(self.thresholds.upper)
         if matrix.shape[1] != n_classes:
@@ -277,7 +281,7 @@ class SetRule:
                 f"'rows' must have the {n_classes} classes of the calibration data. Got an array "
                 f"of shape {matrix.shape} instead."
             )
-        return self.few_sets(matrix, ids, keys)
+        return matrix
 
     def few_sets(self, rows: Any, ids: Any, keys: Array | None = None) -> PredictionSets:
         """Compute the sets of a few rows that are floating-point numbers of all classes."""
