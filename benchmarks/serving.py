@@ -259,7 +259,7 @@ def rows_of(
     members[:, 0] = np.where(is_hit, classes, members[:, 0])
     starts = np.arange(0, 5 * n_rows + 1, 5)
     sets = PredictionSets.from_csr(starts, members.ravel(), MONITORED)
-    return Served(model, day, keys, keys, np.full(n_rows, time.time()), (sets, sets, None))
+    return Served(model, day, keys, keys, np.full(n_rows, time.time()), sets, sets)
 
 
 def memory(pid: int) -> float:

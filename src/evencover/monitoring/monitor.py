@@ -61,8 +61,8 @@ def served_rows(
     """Return what is kept of rows that a model served at a time, in a period."""
     ids, (time, period), (sets, within) = None if keys is None else signed(keys), moment, both
     times = np.full(len(rows), time)
-    kept = sets, within, right_labels(sets)
-    return Served(model, period, ids, signed(row_contents(rows)), times, kept)
+    about = model, period, ids, signed(row_contents(rows)), times
+    return Served(*about, sets, within, right_labels(sets))
 
 
 def serve_block(

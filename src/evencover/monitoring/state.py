@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, count, groupby
+from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
@@ -103,9 +103,10 @@ class ServedRow(NamedTuple):
 class Served(NamedTuple):
     """Rows (n,) that a model served in a period; without ids they are not recorded.
 
-    The `sets` of each row are its prediction set; the classes whose score is at most the conformal
-    quantile of their own calibration scores (None if the model keeps no such scores); and the
-    labels that its answer would be right for, none for a review (None without answers).
+    `members` are their prediction sets, and `within` the classes whose score is at most the
+    conformal quantile of their own calibration scores (None if the model keeps no such scores).
+    `right` are the labels that a row's answer would be right for, none for a review (None without
+    answers).
     """
 
     model: int
@@ -113,7 +114,9 @@ class Served(NamedTuple):
     ids: IntArray | None
     contents: IntArray
     times: FloatArray
-    sets: Sequence[PredictionSets | None]
+    members: PredictionSets
+    within: PredictionSets | None = None
+    right: PredictionSets | None = None
 
     @property
     def n_rows(self) -> int:
@@ -123,36 +126,32 @@ class Served(NamedTuple):
     @property
     def n_bytes(self) -> int:
         """About the memory that they take."""
-        sets = [part for part in self.sets if part is not None]
-        return 1500 + sum(32 * len(part) + part.indices.nbytes for part in sets)
+        indices = [sets.indices for sets in self[5:] if sets is not None]
+        return 1500 + 64 * self.n_rows + sum(values.nbytes for values in indices)
 
     def of(self, rows: Any) -> Served:
         """Return some of the rows."""
-        ids = None if self.ids is None else self.ids[rows]
-        sets = [None if part is None else part[rows] for part in self.sets]
-        return Served(*self[:2], ids, self.contents[rows], self.times[rows], sets)
+        return Served(*self[:2], *(None if each is None else each[rows] for each in self[2:]))
 
     @classmethod
     def join(cls, parts: Sequence[Served]) -> Served:
         """Join rows of one model and period."""
         if len(parts) == 1:
             return parts[0]
-        *columns, sets = (
-            list(column) for column in zip(*(part[2:] for part in parts), strict=True)
-        )
-        joined = [None if kind[0] is None else _joined(kind) for kind in zip(*sets, strict=True)]
-        ids, contents, times = (None if c[0] is None else np.concatenate(c) for c in columns)
-        return cls(*parts[0][:2], ids, contents, times, joined)
+        columns = zip(*(part[2:] for part in parts), strict=True)
+        return cls(*parts[0][:2], *map(_joined, columns))
 
     def judge(self, entry: ModelEntry, labels: Sequence[Label]) -> list[Label]:
         """Return the label of each row as its sets judge it."""
         y = np.array([entry.index_of(label.label) for label in labels], dtype=np.int64)
-        columns = [
-            [None] * len(labels) if part is None else part.have(y).astype(int).tolist()
-            for part in self.sets
+        columns: list[Any] = [
+            [None] * len(labels) if sets is None else sets.have(y).astype(int).tolist()
+            for sets in (self.members, self.within, self.right)
         ]
-        if self.sets[2] is not None:  # a review is neither right nor wrong
-            columns[2] = np.where(self.sets[2].sizes > 0, columns[2], None).tolist()
+        if self.right is not None:  # a review is neither right nor wrong
+            columns[2] = [
+                hit if n else None for hit, n in zip(columns[2], self.right.sizes, strict=True)
+            ]
         results = zip(labels, self.contents.tolist(), y.tolist(), *columns, strict=True)
         return [
             Label(key, entry.named(name), moment, period or self.period, *judged)
@@ -160,10 +159,30 @@ class Served(NamedTuple):
         ]
 
 
-def _joined(sets: Sequence[Any]) -> PredictionSets:
-    sizes, indices = ([getattr(part, name) for part in sets] for name in ("sizes", "indices"))
-    joined = np.concatenate(sizes), np.concatenate(indices)
-    return PredictionSets.from_sizes(*joined, sets[0].n_classes)
+def _joined(values: Sequence[Any]) -> Any:
+    """Join arrays, sets, or nothing."""
+    if values[0] is None:
+        return None
+    if not isinstance(values[0], PredictionSets):
+        return np.concatenate(values)
+    parts = ([sets.sizes for sets in values], [sets.indices for sets in values])
+    return PredictionSets.from_sizes(*map(np.concatenate, parts), values[0].n_classes)
+
+
+def _in_batches(parts: Iterable[Served]) -> Iterator[Served]:
+    """Join rows of one model and period that came after another, and divide long parts."""
+    for _, alike in groupby(parts, itemgetter(0, 1)):
+        group, n_rows = list[Served](), 0
+        for part in alike:
+            for start in range(0, part.n_rows, BATCH):
+                piece = part.of(slice(start, start + BATCH)) if part.n_rows > BATCH else part
+                if n_rows + piece.n_rows > BATCH:
+                    yield Served.join(group)
+                    group, n_rows = [], 0
+                group.append(piece)
+                n_rows += piece.n_rows
+        if group:
+            yield Served.join(group)
 
 
 class Label(NamedTuple):
@@ -332,18 +351,13 @@ class MonitorState:
         """Insert rows, but none that is there; return the number of new ones, and all by batch."""
         (state,) = self._writer.run("SELECT n_batches FROM state")
         rows, fresh = list[ServedRow](), dict[int, Served]()
-        for (model, _), alike in groupby(parts, itemgetter(0, 1)):
-            joined = Served.join(list(alike))
-            for start in range(0, joined.n_rows, BATCH):
-                part = joined.of(slice(start, start + BATCH)) if joined.n_rows > BATCH else joined
-                batch = state.n_batches + len(fresh)
-                fresh[batch] = part
-                assert part.ids is not None
-                columns = part.ids.tolist(), part.contents.tolist(), part.times.tolist(), count()
-                rows += [
-                    ServedRow(key, model, content, moment, batch, number)
-                    for key, content, moment, number in zip(*columns)  # noqa: B905 (endless)
-                ]
+        for batch, part in enumerate(_in_batches(parts), state.n_batches):
+            fresh[batch] = part
+            columns = (values.tolist() for values in part[2:5])
+            rows += [
+                ServedRow(key, part.model, content, moment, batch, number)
+                for number, (key, content, moment) in enumerate(zip(*columns, strict=True))
+            ]
         n_new = self._writer.insert("served", rows)
         if n_new:
             packed = [
@@ -352,7 +366,7 @@ class MonitorState:
                     float(part.times.max()),
                     part.n_rows,
                     part.period,
-                    *map(pack_sets, part.sets),
+                    *map(pack_sets, part[5:]),
                 )
                 for batch, part in fresh.items()
             ]
@@ -488,8 +502,8 @@ class MonitorState:
         for stored in self._writer.run("SELECT * FROM batches WHERE batch = ?", batch):
             about = stored.n_rows, self._entry(model).n_classes, [row.number for row in rows]
             sets = [unpack_sets(packed, *about) for packed in stored[-3:]]
-            columns = ([getattr(row, name) for row in rows] for name in ("id", "content", "time"))
-            return Served(model, stored.period, *map(np.array, columns), sets)
+            ids, _, contents, times, *_ = map(np.array, zip(*rows, strict=True))
+            return Served(model, stored.period, ids, contents, times, *sets)
         return None
 
     def _append(

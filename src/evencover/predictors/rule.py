@@ -303,8 +303,9 @@ class SetRule:
         return self._with_accepted(starts, classes, rows), self._second_sets(second)
 
     def _second_sets(self, arrays: Sequence[Array]) -> PredictionSets | None:
-        n_classes = len(self.thresholds.upper)
-        return PredictionSets.from_csr(*arrays, n_classes) if arrays else None
+        if not arrays:
+            return None
+        return PredictionSets.from_csr(arrays[0], arrays[1], len(self.thresholds.upper))
 
     def _with_accepted(self, starts: IntArray, classes: Array, rows: Array) -> PredictionSets:
         """Return the sets that a kernel has computed, with which of these rows are accepted."""
