@@ -131,7 +131,8 @@ class Served(NamedTuple):
 
     def of(self, rows: Any) -> Served:
         """Return some of the rows."""
-        return Served(*self[:2], *(None if each is None else each[rows] for each in self[2:]))
+        columns: Any = (None if column is None else column[rows] for column in self[2:])
+        return Served(*self[:2], *columns)
 
     @classmethod
     def join(cls, parts: Sequence[Served]) -> Served:
@@ -165,8 +166,9 @@ def _joined(values: Sequence[Any]) -> Any:
         return None
     if not isinstance(values[0], PredictionSets):
         return np.concatenate(values)
-    parts = ([sets.sizes for sets in values], [sets.indices for sets in values])
-    return PredictionSets.from_sizes(*map(np.concatenate, parts), values[0].n_classes)
+    sizes, indices = ([getattr(sets, name) for sets in values] for name in ("sizes", "indices"))
+    joined = np.concatenate(sizes), np.concatenate(indices)
+    return PredictionSets.from_sizes(*joined, values[0].n_classes)
 
 
 def _in_batches(parts: Iterable[Served]) -> Iterator[Served]:
@@ -353,7 +355,8 @@ class MonitorState:
         rows, fresh = list[ServedRow](), dict[int, Served]()
         for batch, part in enumerate(_in_batches(parts), state.n_batches):
             fresh[batch] = part
-            columns = (values.tolist() for values in part[2:5])
+            assert part.ids is not None
+            columns = part.ids.tolist(), part.contents.tolist(), part.times.tolist()
             rows += [
                 ServedRow(key, part.model, content, moment, batch, number)
                 for number, (key, content, moment) in enumerate(zip(*columns, strict=True))

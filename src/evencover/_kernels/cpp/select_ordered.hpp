@@ -6,7 +6,7 @@
 // of addition. What precedes a bucket bounds the scores of its classes from below, and what precedes
 // the next one from above (`bound_scores`). Comparing both with a class's threshold decides most
 // classes (`compare_bounds`). A bucket is sorted only if a threshold of one of its classes lies between
-// the bounds (`compare_exactly`), and then all of its classes get their exact position and score.
+// the bounds (`score_exactly`), and then all of its classes get their exact position and score.
 //
 // Invariant: least <= score <= largest for every class of a bucket in floating point, because each
 // rounded operation is monotone and `largest_score` adds one unit for the rounding of p; and every
@@ -55,6 +55,8 @@ class OrderedSelector {
           all_(n_classes),
           indices_(n_classes + n_lanes),
           in_bucket_(n_classes + n_lanes),
+          scores_(n_classes),
+          ranks_(n_classes),
           unsure_(n_classes + 1) {
         for (int64_t i = 0; i < n_classes; ++i) all_[i] = static_cast<int32_t>(i);
     }
@@ -78,7 +80,6 @@ class OrderedSelector {
         if (candidates.size() == 0) return 0;
         const Thresholds* const first = thresholds_;
         thresholds_ = &thresholds;
-        std::memset(is_sorted_.data(), 0, static_cast<size_t>(n_buckets_));
         const int64_t size = list_members(candidates, u, draw, classes);
         thresholds_ = first;
         return size;
@@ -98,8 +99,10 @@ class OrderedSelector {
         const int64_t n_left = are_many ? leave_out(candidates, draw) : candidates.size();
         const int64_t n_unsure = compare_bounds(candidates, left, n_left, draw);
         for (int64_t l = 0; l < n_unsure; ++l) {
-            const int32_t b = bucket_of_[unsure_[l]];
-            if (!is_sorted_[b]) compare_exactly(candidates, b, u, draw);
+            const int32_t i = unsure_[l], b = bucket_of_[i], y = candidates.classes()[i];
+            if (!is_sorted_[b]) score_exactly(candidates, b, u);
+            const bool in_rank = !thresholds_->rank_limit || ranks_[i] <= thresholds_->rank_limit[y];
+            flags_[i] = (scores_[i] <= threshold_of(*thresholds_, y, draw)) & in_rank;
         }
         const int32_t* const class_of = candidates.classes();
         int64_t size = 0;
@@ -248,8 +251,8 @@ class OrderedSelector {
         return n_unsure;
     }
 
-    // Set the flags of the members in one bucket, whose positions are then exact.
-    void compare_exactly(const Candidates<T>& candidates, int32_t b, double u, double draw) {
+    // Find the scores and ranks of the classes in one bucket, whose positions are then exact.
+    void score_exactly(const Candidates<T>& candidates, int32_t b, double u) {
         const int32_t* const bucket_of = bucket_of_.data();
         const int64_t size = list_indices(
             candidates.size(), in_bucket_.data(),
@@ -257,13 +260,11 @@ class OrderedSelector {
         order_.sort(candidates.values(), in_bucket_.data(), size);
         int64_t mass = mass_before_[b], rank = count_before_[b];
         order_.each([&](int32_t j, double p) {
-            const int32_t i = in_bucket_[j], y = candidates.classes()[i];
-            ++rank;
-            const double s = score_.needs_order ? ordered_score(score_, p, mass, rank, u,
-                                                                candidates.largest())
-                                                : softmax_score(p);
-            const bool in_rank = !thresholds_->rank_limit || rank <= thresholds_->rank_limit[y];
-            flags_[i] = (s <= threshold_of(*thresholds_, y, draw)) & in_rank;
+            const int32_t i = in_bucket_[j];
+            ranks_[i] = ++rank;
+            scores_[i] = score_.needs_order
+                             ? ordered_score(score_, p, mass, rank, u, candidates.largest())
+                             : softmax_score(p);
             mass += candidates.masses()[i];
         });
         is_sorted_[b] = 1;
@@ -280,6 +281,8 @@ class OrderedSelector {
     Buffer<uint8_t> flags_;
     Buffer<int32_t> all_, indices_;
     Buffer<int32_t> in_bucket_;
+    Buffer<double> scores_;  // of the classes in sorted buckets
+    Buffer<int64_t> ranks_;
     Buffer<int32_t> unsure_;
     DescendingOrder<T> order_;
 };
