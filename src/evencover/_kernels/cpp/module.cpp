@@ -94,6 +94,8 @@ struct ThresholdArrays {
     }
 };
 
+constexpr int64_t few_rows = 8;  // take less time than reacquiring the GIL
+
 using Ids = std::optional<Vector<uint64_t>>;
 using Counts = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;  // overwritten
 
@@ -127,7 +129,11 @@ class Scorer {
         const Rows rows = rows_of(array);
         const Draws draws = draws_of(rows.n_rows, ids, first);
         const Output<uint64_t> keys("u8", rows.n_rows);
-        without_gil([&] { kernels_.row_keys(rows, draws, keys.data); });
+        if (rows.n_rows <= few_rows) {
+            kernels_.row_keys(rows, draws, keys.data);
+        } else {
+            without_gil([&] { kernels_.row_keys(rows, draws, keys.data); });
+        }
         return keys.array;
     }
 
@@ -182,8 +188,7 @@ class Scorer {
                 return kernels_.top_k_sets(rows, score_, draws, own, keep_top, ends, members);
             }
         };
-        // A few rows take less time than reacquiring the GIL.
-        const int64_t bad = rows.n_rows <= 8 ? select() : without_gil(select);
+        const int64_t bad = rows.n_rows <= few_rows ? select() : without_gil(select);
         const auto classes = owned(members.classes, members.size);
         expect_good(bad);
         if (!second_thresholds) return nb::make_tuple(start_array, classes);

@@ -182,7 +182,7 @@ class OrderedSelector {
         const int64_t* __restrict const count_before = count_before_.data();
         const T* __restrict const values = candidates.values();
         const int64_t* __restrict const rank_limit = thresholds_->rank_limit;
-        if (!rank_limit) {
+        if (!rank_limit && score_.needs_order) {
             return leave_out(candidates, [=](int64_t, int32_t b, int32_t y) {
                 return least[b] <= limit(y);
             });
@@ -193,7 +193,7 @@ class OrderedSelector {
             });
         }
         return leave_out(candidates, [=](int64_t i, int32_t b, int32_t y) {
-            return (count_before[b] < rank_limit[y]) &
+            return (!rank_limit || count_before[b] < rank_limit[y]) &
                    (softmax_score(static_cast<double>(values[i])) <= limit(y));
         });
     }
