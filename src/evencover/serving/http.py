@@ -360,7 +360,8 @@ def _probabilities(loaded: Loaded, rows: Array, sets: PredictionSets) -> list[li
 
 
 def _require_json(request: Any) -> None:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    headers = dict(request.scope["headers"])
+    kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
     if kind != JSON:
         raise RequestError(415, f"The content type must be {JSON}. Got {kind!r}.")
 
