@@ -11,6 +11,7 @@ from depth import size
 from monitoring.watching import assert_same_counts, assert_same_evidence, updated
 
 from evencover import ClasswisePredictor, CoverageMonitor, InputError
+from evencover.ids import id_keys
 from evencover.monitoring import MonitorState, database, state
 from evencover.monitoring.database import StateError
 from evencover.monitoring.state import pack_sets, unpack_sets
@@ -296,6 +297,28 @@ def test_packed_sets_hold_their_classes(n_classes):
             assert unpack_sets(packed, len(sizes), n_classes, list(rows)) == sets[list(rows)]
         assert len(packed) <= 2 + len(sizes) * 2 * (1 + n_classes // 8)
     assert pack_sets(None) is None
+
+
+def test_sets_that_are_stored_in_pieces_judge_as_whole_ones(predictor, data, location, monkeypatch):
+    """Rows of one call are divided, and rows of several requests are joined."""
+    whole = CoverageMonitor(predictor)
+    part = slice(400, 500)
+    whole.update(data.rows[part], data.labels[part], ids=ids(400, 500), period="p")
+    monkeypatch.setattr(state, "BATCH", 7)
+    monitor = CoverageMonitor(predictor, state=location)
+    assert monitor.observe(data.rows[400:450], ids=ids(400, 450), period="p") == 50
+    keys = id_keys(ids(450, 500), 50)
+    served = [
+        monitor.serve(data.rows[n : n + 2], keys[n - 450 : n - 448], ids(n, n + 2))[1]
+        for n in range(450, 500, 2)
+    ]
+    assert monitor.state.record(served) == 50
+    assert monitor.state.record(served) == 0  # and nothing more is stored
+    with monitor.state.reading() as run:
+        sizes = [row.n_rows for row in run("SELECT n_rows FROM batches ORDER BY batch")]
+    assert sizes == [*[7] * 7, 1, *[6] * 8, 2]
+    monitor.label(ids(400, 500), data.labels[part], period="p")
+    assert_same_evidence(monitor.snapshot(), whole.snapshot())
 
 
 @pytest.mark.deep
