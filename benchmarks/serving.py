@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.harness import RESULTS, write_results
 from evencover import BasePredictor, ClasswisePredictor, CoverageMonitor, PooledPredictor, save
-from evencover.monitoring.state import ServedRow, pack_sets
+from evencover.monitoring.state import Served
 from evencover.sets import PredictionSets
 
 CONNECTIONS, CLASSES, ROWS = 8, 1000, 1000
@@ -238,10 +238,10 @@ def monitored(folder: Path, labels: int) -> None:
         classes, keys = rng.integers(0, MONITORED, n_rows), rng.integers(0, 2**63, n_rows)
         is_hit = rng.random(n_rows) < 0.92
         served = rows_of(rng, monitor.model.key, keys, day, classes, is_hit)
-        monitor.state.update(served, classes.tolist())
+        monitor.state.update([served], classes.tolist())
     for start in range(0, labels, 10_000):
         keys = np.arange(start, min(start + 10_000, labels))
-        monitor.state.record(rows_of(rng, monitor.model.key, keys, "2026-02-01"))
+        monitor.state.record([rows_of(rng, monitor.model.key, keys, "2026-02-01")])
     monitor.state.close()
 
 
@@ -252,15 +252,14 @@ def rows_of(
     day: str,
     classes: np.ndarray | int = 0,
     is_hit: np.ndarray | bool = False,
-) -> list[ServedRow]:
+) -> Served:
     """Return served rows with sets of 5 classes, among them those of `classes` that are hits."""
     n_rows = len(keys)
     members = rng.integers(0, MONITORED, (n_rows, 5))
     members[:, 0] = np.where(is_hit, classes, members[:, 0])
     starts = np.arange(0, 5 * n_rows + 1, 5)
-    sets = pack_sets(PredictionSets.from_csr(starts, members.ravel(), MONITORED))
-    columns = zip(keys.tolist(), sets, strict=True)
-    return [ServedRow(key, model, key, time.time(), day, packed, packed) for key, packed in columns]
+    sets = PredictionSets.from_csr(starts, members.ravel(), MONITORED)
+    return Served(model, day, keys, keys, np.full(n_rows, time.time()), sets, sets)
 
 
 def memory(pid: int) -> float:

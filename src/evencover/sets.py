@@ -164,8 +164,11 @@ class PredictionSets(Shown):
             return self.indices[self.indptr[row] : self.indptr[row + 1]]
         rows = np.arange(len(self))[row]
         sizes = self.sizes[rows]
-        starts = np.repeat(self.indptr[rows] - np.cumsum(sizes) + sizes, sizes)
-        picked = self.indices[starts + np.arange(sizes.sum())]
+        if isinstance(row, slice) and row.step in (None, 1) and len(rows):
+            picked = self.indices[self.indptr[rows[0]] : self.indptr[rows[-1] + 1]]
+        else:
+            starts = np.repeat(self.indptr[rows] - np.cumsum(sizes) + sizes, sizes)
+            picked = self.indices[starts + np.arange(sizes.sum())]
         accepted = None if self._accepted is None else self._accepted[rows]
         sets = PredictionSets.from_sizes(sizes, picked, self.n_classes, self.class_names, accepted)
         if self._answers is not None:

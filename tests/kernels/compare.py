@@ -10,6 +10,7 @@ native = pytest.importorskip(
     "evencover._kernels.native", reason="the C++ kernels were not built", exc_type=ImportError
 )
 INSTRUCTION_SETS = native._native.instruction_sets()
+PAIRS = [(native, instruction_set) for instruction_set in INSTRUCTION_SETS]
 
 
 def ask(kernel, *arguments, logits=None, **options):
@@ -78,7 +79,39 @@ def all_same_bits(rng, rows, logits=False, scores=SCORES, kinds=KINDS):
             ranked[:2],
         ]:
             same_bits("set_sizes", *given, ThresholdTable(vectors), **options)
+        _same_second_sets(given, [*thresholds, ranked[-1], few], thresholds, logits)
         _same_p_values(rng, given, options)
+
+
+def _same_second_sets(given, firsts, seconds, logits):
+    """Sets in one pass are those of two calls; the classes of second sets are in any order."""
+    formula, rows, draws = given
+    draws = draws._replace(first=0)
+    for number, first in enumerate(firsts):
+        second = seconds[(number + 1) % len(seconds)]
+        names = ("prediction_sets", formula, rows, draws)
+        expected = [
+            outcome(reference, *names, each, keep_top=keep_top, logits=logits)
+            for each, keep_top in ((first, True), (second, False))
+        ]
+        with pytest.MonkeyPatch.context() as patch:
+            for kernels, instruction_set in [(reference, None), *PAIRS]:
+                patch.setattr(native, "INSTRUCTION_SET", instruction_set)
+                bare = KernelInput(None, formula, draws._replace(ids=None), logits)
+                try:
+                    found = kernels.ready_sets(bare, first, second, keep_top=True)(rows, draws.ids)
+                except BadRow as error:
+                    found = ["bad row", error.row]
+                if isinstance(expected[0][0], str):
+                    assert found == expected[0]
+                    continue
+                assert_same(found[:2], expected[0])
+                assert_same(_sorted(*found[2:]), _sorted(*expected[1]))
+
+
+def _sorted(starts, classes):
+    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    return starts, classes[np.lexsort((classes, rows))]
 
 
 def _same_p_values(rng, given, options):

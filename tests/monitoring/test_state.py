@@ -11,9 +11,10 @@ from depth import size
 from monitoring.watching import assert_same_counts, assert_same_evidence, updated
 
 from evencover import ClasswisePredictor, CoverageMonitor, InputError
+from evencover.ids import id_keys
 from evencover.monitoring import MonitorState, database, state
 from evencover.monitoring.database import StateError
-from evencover.monitoring.state import contains, pack_sets
+from evencover.monitoring.state import pack_sets, unpack_sets
 from evencover.sets import PredictionSets
 
 K = 5
@@ -287,13 +288,37 @@ def test_times_may_be_dates_or_text(predictor, data, kind):
 
 @pytest.mark.parametrize("n_classes", [2, 9, 300, 70_000])
 def test_packed_sets_hold_their_classes(n_classes):
-    rng = np.random.default_rng(n_classes)
-    for n_members in (0, 1, min(5, n_classes), n_classes):
-        classes = rng.permutation(n_classes)[:n_members]
-        (packed,) = pack_sets(PredictionSets.from_csr(np.array([0, n_members]), classes, n_classes))
-        tried = {0, n_classes - 1, *rng.integers(0, n_classes, 50).tolist()}
-        assert [contains(packed, y, n_classes) for y in tried] == [y in classes for y in tried]
-        assert len(packed) <= 2 + n_classes // 8
+    rng, most = np.random.default_rng(n_classes), min(5, n_classes)
+    for sizes in ([0], [1], [n_classes], [0, 1, most], [most, 0], [n_classes, 0, most]):
+        members = [rng.permutation(n_classes)[:n_members] for n_members in sizes]
+        sets = PredictionSets.from_sizes(np.array(sizes), np.concatenate(members), n_classes)
+        packed = pack_sets(sets)
+        for rows in ([0], [len(sizes) - 1, 0], range(len(sizes))):
+            assert unpack_sets(packed, len(sizes), n_classes, list(rows)) == sets[list(rows)]
+        assert len(packed) <= 2 + len(sizes) * 2 * (1 + n_classes // 8)
+    assert pack_sets(None) is None
+
+
+def test_sets_that_are_stored_in_pieces_judge_as_whole_ones(predictor, data, location, monkeypatch):
+    """Rows of one call are divided, and rows of several requests are joined."""
+    whole = CoverageMonitor(predictor)
+    part = slice(400, 500)
+    whole.update(data.rows[part], data.labels[part], ids=ids(400, 500), period="p")
+    monkeypatch.setattr(state, "BATCH", 7)
+    monitor = CoverageMonitor(predictor, state=location)
+    assert monitor.observe(data.rows[400:450], ids=ids(400, 450), period="p") == 50
+    keys = id_keys(ids(450, 500), 50)
+    served = [
+        monitor.serve(data.rows[n : n + 2], keys[n - 450 : n - 448], ids(n, n + 2))[1]
+        for n in range(450, 500, 2)
+    ]
+    assert monitor.state.record(served) == 50
+    assert monitor.state.record(served) == 0  # and nothing more is stored
+    with monitor.state.reading() as run:
+        sizes = [row.n_rows for row in run("SELECT n_rows FROM batches ORDER BY batch")]
+    assert sizes == [*[7] * 7, 1, *[6] * 8, 2]
+    monitor.label(ids(400, 500), data.labels[part], period="p")
+    assert_same_evidence(monitor.snapshot(), whole.snapshot())
 
 
 @pytest.mark.deep
@@ -377,7 +402,7 @@ def test_a_state_of_an_older_format_is_rejected_and_left_alone(predictor, tmp_pa
     old.execute("INSERT INTO state VALUES (3)")
     old.close()
     before = path.read_bytes()
-    with pytest.raises(InputError, match=r"format 5. Got 3"):
+    with pytest.raises(InputError, match=r"format 6. Got 3"):
         CoverageMonitor(predictor, state=path)
     assert path.read_bytes() == before
 

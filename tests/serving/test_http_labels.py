@@ -177,7 +177,7 @@ def test_sets_do_not_wait_for_the_database_and_are_recorded_later(serve, data, f
 
 
 def test_a_full_queue_drops_rows_and_counts_them(serve, data, locked, monkeypatch):
-    monkeypatch.setattr(service_module, "QUEUE_BYTES", 300_000)
+    monkeypatch.setattr(service_module, "QUEUE_BYTES", 60_000)  # two requests, not three
     client = serve()
     with locked():
         for _ in range(3):
@@ -206,12 +206,13 @@ def test_a_state_that_does_not_answer_is_no_endless_wait(serve, data, monkeypatc
 
 def test_rows_that_wait_are_made_small(serve, data, locked, monkeypatch):
     """Of many, only what is to be written is kept, not the probabilities."""
-    monkeypatch.setattr(service_module, "READY_BYTES", 0)
-    monkeypatch.setattr(service_module, "QUEUE_BYTES", 400_000)  # three times 300 rows as they came
+    monkeypatch.setattr(service_module, "QUEUE_BYTES", 150_000)
     client = serve()
     with locked():
         for _ in range(5):
             assert client.post("/v1/sets", json=body(data)).status_code == 200
+        for served in client.service.writer._served:
+            assert not any(isinstance(column, np.ndarray) and column.ndim > 1 for column in served)
         health = client.get("/healthz").json()
         assert (health["queued_rows"], health["dropped_rows"]) == (1500, 0)
     wait_until(lambda: client.get("/healthz").json()["queued_rows"] == 0)

@@ -146,19 +146,20 @@ def set_sizes(given: KernelInput, table: ThresholdTable) -> IntArray:
 
 
 def ready_sets(
-    given: KernelInput, thresholds: Thresholds, *, keep_top: bool
+    given: KernelInput, thresholds: Thresholds, second: Thresholds | None, *, keep_top: bool
 ) -> reference.ReadySets:
     if given.formula.native is None:
-        return reference.ready_sets(given, thresholds, keep_top=keep_top)
+        return reference.ready_sets(given, thresholds, second, keep_top=keep_top)
     select = _scorer(given.formula.native, given.draws, given.logits).prediction_sets
     own = _native.Thresholds(*thresholds)
+    more = keep_top, None if second is None else _native.Thresholds(*second)
 
-    def sets(rows: Array, ids: Array | None) -> tuple[IntArray, Array]:
+    def sets(rows: Array, ids: Array | None) -> tuple[Array, ...]:
         try:
-            return select(_adjacent_columns(rows), ids, 0, own, keep_top)
+            return select(_adjacent_columns(rows), ids, 0, own, *more)
         except BadRow:
             now = given._replace(rows=rows, draws=given.draws._replace(ids=ids))
-            return _call(now, "prediction_sets", own, keep_top)
+            return _call(now, "prediction_sets", own, *more)
 
     return sets
 

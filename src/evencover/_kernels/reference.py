@@ -342,16 +342,23 @@ def _sets(given: KernelInput, thresholds: Thresholds, keep_top: bool) -> Array:
     return mask
 
 
-# Rows (n, K) and ids, or None -> boundaries of the rows' classes (n + 1,), and the classes.
-ReadySets = Callable[[Array, Array | None], tuple[IntArray, Array]]
+# Rows (n, K) and ids, or None -> boundaries of the rows' classes (n + 1,), and the classes; then
+# the same of the second sets, if there are any.
+ReadySets = Callable[[Array, Array | None], tuple[Array, ...]]
 
 
-def ready_sets(given: KernelInput, thresholds: Thresholds, *, keep_top: bool) -> ReadySets:
-    """Prepare `prediction_sets` for a few rows at a time; `given` has neither rows nor ids."""
+def ready_sets(
+    given: KernelInput, thresholds: Thresholds, second: Thresholds | None, *, keep_top: bool
+) -> ReadySets:
+    """Prepare `prediction_sets` for a few rows at a time; `given` has neither rows nor ids.
 
-    def sets(rows: Array, ids: Array | None) -> tuple[IntArray, Array]:
+    `second` thresholds give second sets of the same rows, whose classes are in any order.
+    """
+
+    def sets(rows: Array, ids: Array | None) -> tuple[Array, ...]:
         own = given._replace(rows=rows, draws=given.draws._replace(ids=ids))
-        return prediction_sets(own, thresholds, keep_top=keep_top)
+        first = prediction_sets(own, thresholds, keep_top=keep_top)
+        return first if second is None else first + prediction_sets(own, second, keep_top=False)
 
     return sets
 

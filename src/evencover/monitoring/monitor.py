@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from evencover import _kernels
 from evencover._kernels import NO_DRAWS
 from evencover._kernels.reference import mixed, unmixed
-from evencover.arrays import Array, to_numpy
+from evencover.arrays import Array, IntArray, to_numpy
 from evencover.classes import NAMES, Classes, is_integer_text
 from evencover.data.fingerprint import Sampler
 from evencover.data.source import Block, Source
@@ -32,18 +31,16 @@ from evencover.monitoring.state import (
     LabelCounts,
     ModelEntry,
     MonitorState,
-    ServedRow,
-    pack_answers,
-    pack_sets,
+    Served,
+    right_labels,
 )
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import require_labels, warn_of_mismatch
 from evencover.predictors.fit import Fit
-from evencover.predictors.rule import SetRule
+from evencover.predictors.rule import BothSets, SetRule
 from evencover.quantiles import Thresholds, exact_fraction
 from evencover.randomness import row_indices
 from evencover.sets import PredictionSets
-from evencover.topk import concatenate_rows
 from evencover.validation import real_number
 
 
@@ -53,47 +50,27 @@ def row_contents(rows: Array) -> Array:
     return keys if len(keys) == 1 else mixed(unmixed(keys) - row_indices(0, len(keys)))
 
 
-def signed(keys: Array) -> list[int]:
+def signed(keys: Array) -> IntArray:
     """Return 64-bit keys as signed integers, as databases need them."""
-    return keys.astype(np.uint64, copy=False).view(np.int64).tolist()
-
-
-class Served(NamedTuple):
-    """Rows (n, K) with ids that a service answered at a time, to be recorded."""
-
-    monitor: CoverageMonitor
-    rows: Any
-    keys: Array
-    sets: PredictionSets
-    time: float
-
-    @property
-    def n_bytes(self) -> int:
-        """About the memory that they take."""
-        return 400 * len(self.rows) + self.rows.size * self.rows.dtype.itemsize
+    return keys.astype(np.uint64, copy=False).view(np.int64)
 
 
 def served_rows(
-    model: int, when: list[tuple[float, str]], rows: Any, keys: Array | None, sets: Any, within: Any
-) -> list[ServedRow]:
-    """Return what is kept of rows that a model served: `when` is the time and period of each."""
-    ids = [None] * len(rows) if keys is None else signed(keys)
-    packed = [None] * len(rows) if within is None else pack_sets(within)
-    columns = ids, signed(row_contents(rows)), when, pack_sets(sets), packed, pack_answers(sets)
-    return [
-        ServedRow(key, model, content, moment, period, members, inside, answer)
-        for key, content, (moment, period), members, inside, answer in zip(*columns, strict=True)
-    ]
+    model: int, moment: tuple[float, str], rows: Any, keys: Array | None, both: BothSets
+) -> Served:
+    """Return what is kept of rows that a model served at a time, in a period."""
+    ids, (time, period), (sets, within) = None if keys is None else signed(keys), moment, both
+    times = np.full(len(rows), time)
+    about = model, period, ids, signed(row_contents(rows)), times
+    return Served(*about, sets, within, right_labels(sets))
 
 
 def serve_block(
-    model: int, moment: tuple[float, str], rule: SetRule, within_rule: SetRule | None, block: Block
-) -> tuple[list[ServedRow], list[int]]:
+    model: int, moment: tuple[float, str], rule: SetRule, block: Block
+) -> tuple[Served, list[int]]:
     """Compute the sets of a block; also return its labels."""
-    sets, within = (None if each is None else each.sets(block) for each in (rule, within_rule))
-    labels = [] if block.labels is None else block.labels.tolist()
-    when = [moment] * len(block.rows)
-    return served_rows(model, when, block.rows, block.ids, sets, within), labels
+    served = served_rows(model, moment, block.rows, block.ids, rule.sets_of_block(block))
+    return served, [] if block.labels is None else block.labels.tolist()
 
 
 def day_of(moment: float) -> str:
@@ -180,7 +157,7 @@ class CoverageMonitor:
                     f"'{self.state.name}'. Got {value}; start a new state to change it."
                 )
         self._urn = Urn.of(predictor)
-        self._rules = self._with_test(predictor.rule())
+        self._rule = self._with_test(predictor.rule())
         rows = self._fit.rows
         self._calibration_ids = np.sort(rows.ids[: 0 if rows.by_index else None].view(np.int64))
         self._log, self._lock = LabelLog(self.model, self._urn), Lock()
@@ -234,21 +211,12 @@ class CoverageMonitor:
             raise InputError("Rows without labels need 'ids', by which labels find them later.")
         return self.state.record(self._served_rows(source, period)[0])
 
-    def serve(self, rows: Any, keys: Array, sets: PredictionSets, ids: Any) -> Served:
-        """Return rows (n, K) whose `sets` a service has computed; raise if they have wrong ids."""
-        self._reject_ids(signed(keys), lambda: signed(row_contents(rows)), ids)
-        return Served(self, rows, keys, sets, time.time())
-
-    def served(self, parts: Sequence[Served]) -> list[ServedRow]:
-        """Return what is to be recorded of rows that came one after another."""
-        rows = concatenate_rows([part.rows for part in parts])
-        keys = np.concatenate([part.keys for part in parts])
-        sets = PredictionSets.concatenate(part.sets for part in parts)
-        when = [
-            moment for part in parts for moment in [(part.time, day_of(part.time))] * len(part.keys)
-        ]
-        within = None if self._rules[1] is None else self._rules[1].few_sets(rows, None, keys)
-        return served_rows(self.model.key, when, rows, keys, sets, within)
+    def serve(self, rows: Any, keys: Array, ids: Any) -> tuple[PredictionSets, Served]:
+        """Compute the sets of a few rows; also return what is to be recorded of them."""
+        both, moment = self._rule.both_sets(rows, keys), time.time()
+        served = served_rows(self.model.key, (moment, day_of(moment)), rows, keys, both)
+        self._reject_ids([served], ids)
+        return both[0], served
 
     def label(
         self,
@@ -286,7 +254,7 @@ class CoverageMonitor:
         self, ids: Any, labels: Any, times: Any = None, period: Any = None, labels_are: Any = None
     ) -> list[Label]:
         """Return labels of ids as they can be stored."""
-        keys, arrived = signed(id_keys(ids, len(ids))), time.time()
+        keys, arrived = signed(id_keys(ids, len(ids))).tolist(), time.time()
         n_rows = len(keys)
         # NumPy would make text of all labels in a list if one is text.
         values = labels if isinstance(labels, list) else to_numpy(labels, "'labels'").tolist()
@@ -303,26 +271,29 @@ class CoverageMonitor:
 
     def _served_rows(
         self, source: Source, period: str | None, *samplers: Sampler
-    ) -> tuple[list[ServedRow], list[int]]:
+    ) -> tuple[list[Served], list[int]]:
         """Return what is to be recorded of all rows, and their labels."""
-        rules, moment = self._rules, time.time()
+        rule, moment = self._rule, time.time()
         if source.logits is not None:
-            rules = self._with_test(self.predictor.rule(logits=source.logits))
-        about = self.model.key, (moment, period or day_of(moment))
-        blocks = list(map_source(source, partial(serve_block, *about, *rules), samplers=samplers))
-        rows, labels = (list(chain.from_iterable(parts)) for parts in zip(*blocks, strict=True))
+            rule = self._with_test(self.predictor.rule(logits=source.logits))
+        about = self.model.key, (moment, period or day_of(moment)), rule
+        blocks = list(map_source(source, partial(serve_block, *about), samplers=samplers))
+        parts, labels = [part for part, _ in blocks], [y for _, part in blocks for y in part]
         if source.has_ids:
-            contents = [row.content for row in rows]
-            self._reject_ids([row.id for row in rows], lambda: contents, source.ids)
-        return rows, labels
+            self._reject_ids(parts, source.ids)
+        return parts, labels
 
-    def _reject_ids(self, keys: list[int], contents: Callable[[], list[int]], names: Any) -> None:
+    def _reject_ids(self, parts: Sequence[Served], names: Any) -> None:
         """Raise for ids of calibration rows, and for one id of rows with different contents."""
-        self._reject_calibration_ids(keys)
+        joined = Served.join(parts)
+        assert joined.ids is not None
+        self._reject_calibration_ids(joined.ids)
+        keys = joined.ids.tolist()
         if len(set(keys)) == len(keys):
             return
         first: dict[int, tuple[int, int]] = {}
-        for index, (key, content) in enumerate(zip(keys, contents(), strict=True)):
+        contents = joined.contents.tolist()
+        for index, (key, content) in enumerate(zip(keys, contents, strict=True)):
             earlier, earlier_content = first.setdefault(key, (index, content))
             if content != earlier_content:
                 raise InputError(
@@ -331,7 +302,7 @@ class CoverageMonitor:
                     "own id."
                 )
 
-    def _reject_calibration_ids(self, keys: list[int]) -> None:
+    def _reject_calibration_ids(self, keys: Any) -> None:
         ids = self._calibration_ids
         if len(ids) and (ids.take(ids.searchsorted(keys), mode="clip") == keys).any():
             raise InputError(
@@ -339,12 +310,9 @@ class CoverageMonitor:
                 "rows."
             )
 
-    def _with_test(self, rule: SetRule) -> tuple[SetRule, SetRule | None]:
+    def _with_test(self, rule: SetRule) -> SetRule:
         """Return the rule with that for classes within the quantile of their own scores."""
-        if self._urn is None:
-            return rule, None
-        limits = Thresholds(self._urn.limits)
-        return rule, replace(rule, thresholds=limits, keep_top=False, acceptance=None)
+        return rule if self._urn is None else replace(rule, second=Thresholds(self._urn.limits))
 
     def _source(
         self, probabilities: Any, labels: Any = None, ids: Any = None, **how: Any

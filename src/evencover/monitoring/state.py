@@ -14,33 +14,38 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from operator import attrgetter
+from itertools import chain, groupby
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import FloatArray
+from evencover.arrays import FloatArray, IntArray
 from evencover.classes import Classes
 from evencover.errors import InputError
 from evencover.monitoring.database import MEMORY, Database
 from evencover.randomness import RandomStream, random_order, row_indices
 from evencover.sets import PredictionSets
 
-FORMAT = 5
+FORMAT = 6
 OVERALL = -1  # the class of counts of all classes, and of labels that are not among the classes
 RETENTION, DAY = 90.0, 86400.0  # days, seconds
 MOST_IN_MEMORY = 100_000  # sets of served rows without a database
 WAITING = 0  # the model of labels whose row no model has served yet
+BATCH = 1000  # rows whose sets are stored together: one label reads all of them
 
-# `content` is a hash of a row's numbers: an id may stand for several rows. `number` counts the
-# labels of a model as they arrived; `replaces` is the number of an earlier label of the same row.
+# `content` is a hash of a row's numbers: an id may stand for several rows. The sets of many rows
+# are stored together, those of each as row `number` of its `batch`. In `labels`, `number` counts
+# the labels of a model as they arrived; `replaces` is that of an earlier label of the same row.
 STORED = {
-    "state": "format BIGINT PRIMARY KEY, pruned DOUBLE PRECISION, expired BIGINT DEFAULT 0",
+    "state": "format BIGINT PRIMARY KEY, pruned DOUBLE PRECISION, expired BIGINT DEFAULT 0, "
+    "n_batches BIGINT DEFAULT 0",
     "models": "model BIGINT PRIMARY KEY, digest TEXT, n_classes BIGINT, class_names TEXT, "
     "false_alarm DOUBLE PRECISION, tolerance DOUBLE PRECISION, targets BYTEA",
-    "served": "id BIGINT, model BIGINT, content BIGINT, time DOUBLE PRECISION, period TEXT, "
-    "members BYTEA, within BYTEA, answer BYTEA, PRIMARY KEY (id, model, content)",
+    "served": "id BIGINT, model BIGINT, content BIGINT, time DOUBLE PRECISION, batch BIGINT, "
+    "number BIGINT, PRIMARY KEY (id, model, content)",
+    "batches": "batch BIGINT PRIMARY KEY, time DOUBLE PRECISION, n_rows BIGINT, period TEXT, "
+    "members BYTEA, within BYTEA, answers BYTEA",
     "labels": "model BIGINT, number BIGINT, replaces BIGINT, time DOUBLE PRECISION, id BIGINT, "
     "label TEXT, moment DOUBLE PRECISION, period TEXT, content BIGINT, class_index BIGINT, "
     "covered BIGINT, is_within BIGINT, is_right BIGINT, PRIMARY KEY (model, number)",
@@ -85,21 +90,101 @@ class ModelEntry:
 
 
 class ServedRow(NamedTuple):
-    """A row whose sets a model computed, as the table has it; without an id it is not recorded.
+    """A row that a model served, as the table has it."""
 
-    The sets are packed: `members`, and `within`, the classes whose score is at most the conformal
-    quantile of their own calibration scores (None if the model keeps no such scores). `answer` are
-    the labels that the row's answer would be right for, None for a review.
-    """
-
-    id: Any
+    id: int
     model: int
     content: int
     time: float
+    batch: int
+    number: int
+
+
+class Served(NamedTuple):
+    """Rows (n,) that a model served in a period; without ids they are not recorded.
+
+    `members` are their prediction sets, and `within` the classes whose score is at most the
+    conformal quantile of their own calibration scores (None if the model keeps no such scores).
+    `right` are the labels that a row's answer would be right for, none for a review (None without
+    answers).
+    """
+
+    model: int
     period: str
-    members: bytes
-    within: bytes | None
-    answer: bytes | None = None
+    ids: IntArray | None
+    contents: IntArray
+    times: FloatArray
+    members: PredictionSets
+    within: PredictionSets | None = None
+    right: PredictionSets | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """n."""
+        return len(self.contents)
+
+    @property
+    def n_bytes(self) -> int:
+        """About the memory that they take."""
+        indices = [sets.indices for sets in self[5:] if sets is not None]
+        return 1500 + 64 * self.n_rows + sum(values.nbytes for values in indices)
+
+    def of(self, rows: Any) -> Served:
+        """Return some of the rows."""
+        columns: Any = (None if column is None else column[rows] for column in self[2:])
+        return Served(*self[:2], *columns)
+
+    @classmethod
+    def join(cls, parts: Sequence[Served]) -> Served:
+        """Join rows of one model and period."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(part[2:] for part in parts), strict=True)
+        return cls(*parts[0][:2], *map(_joined, columns))
+
+    def judge(self, entry: ModelEntry, labels: Sequence[Label]) -> list[Label]:
+        """Return the label of each row as its sets judge it."""
+        y = np.array([entry.index_of(label.label) for label in labels], dtype=np.int64)
+        columns: list[Any] = [
+            [None] * len(labels) if sets is None else sets.have(y).astype(int).tolist()
+            for sets in (self.members, self.within, self.right)
+        ]
+        if self.right is not None:  # a review is neither right nor wrong
+            columns[2] = [
+                hit if n else None for hit, n in zip(columns[2], self.right.sizes, strict=True)
+            ]
+        results = zip(labels, self.contents.tolist(), y.tolist(), *columns, strict=True)
+        return [
+            Label(key, entry.named(name), moment, period or self.period, *judged)
+            for (key, name, moment, period, *_), *judged in results
+        ]
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    """Join arrays, sets, or nothing."""
+    if values[0] is None:
+        return None
+    if not isinstance(values[0], PredictionSets):
+        return np.concatenate(values)
+    sizes, indices = ([getattr(sets, name) for sets in values] for name in ("sizes", "indices"))
+    joined = np.concatenate(sizes), np.concatenate(indices)
+    return PredictionSets.from_sizes(*joined, values[0].n_classes)
+
+
+def _in_batches(parts: Iterable[Served]) -> Iterator[Served]:
+    """Join rows of one model and period that came after another, and divide long parts."""
+    for _, alike in groupby(parts, itemgetter(0, 1)):
+        group, n_rows = list[Served](), 0
+        for part in alike:
+            for start in range(0, part.n_rows, BATCH):
+                piece = part.of(slice(start, start + BATCH)) if part.n_rows > BATCH else part
+                if n_rows + piece.n_rows > BATCH:
+                    yield Served.join(group)
+                    group, n_rows = [], 0
+                group.append(piece)
+                n_rows += piece.n_rows
+        if group:
+            yield Served.join(group)
 
 
 class Label(NamedTuple):
@@ -119,16 +204,6 @@ class Label(NamedTuple):
     is_within: int | None = None  # None if the model keeps no calibration scores
     is_right: int | None = None  # None if the row had no answer
 
-    def judged(self, entry: ModelEntry, row: Any) -> Label:
-        """Return the label as the sets of its row judge it."""
-        y = entry.index_of(self.label)
-        covered, *others = (
-            None if packed is None else int(contains(packed, y, entry.n_classes))
-            for packed in (row.members, row.within, row.answer)
-        )
-        about = row.id, entry.named(self.label), self.moment, self.period or row.period
-        return Label(*about, row.content, y, covered or 0, *others)
-
 
 class LabelCounts(NamedTuple):
     """Numbers of labels that were counted, corrected, repeated, and that wait for their row.
@@ -144,44 +219,47 @@ class LabelCounts(NamedTuple):
     several: int = 0
 
 
-def pack_sets(sets: PredictionSets) -> list[bytes]:
-    """Return each row's set as bytes: a list of classes, or a bit for every class if shorter."""
-    n_classes = sets.n_classes
-    classes = sets.indices.astype(np.min_scalar_type(n_classes - 1))
-    content, size = classes.tobytes(), classes.itemsize
-    is_long = sets.sizes * size >= n_classes // 8
-    bits = iter(np.packbits(sets[is_long].to_mask(), axis=1) if is_long.any() else ())
-    return [
-        b"m" + next(bits).tobytes() if as_bits else b"l" + content[start * size : stop * size]
-        for (start, stop), as_bits in zip(
-            pairwise(sets.indptr.tolist()), is_long.tolist(), strict=True
-        )
-    ]
-
-
-def pack_answers(sets: PredictionSets) -> list[bytes | None]:
-    """Return the labels that each row's answer is right for, packed; None for a review."""
+def right_labels(sets: PredictionSets) -> PredictionSets | None:
+    """Return the labels that each row's answer is right for, none for a review."""
     answers = sets.answers
     if answers is None:
-        return [None] * len(sets)
+        return None
     labels = {node: answers.hierarchy.labels_of(node) for node in {*answers.nodes.tolist()}}
     of_rows = [labels[node] for node in answers.nodes.tolist()]
     sizes = np.array([len(classes) for classes in of_rows], dtype=np.int64)
     indices = np.concatenate([np.zeros(0, dtype=np.int64), *of_rows])
-    packed = pack_sets(PredictionSets.from_sizes(sizes, indices, sets.n_classes))
-    return [row if size else None for row, size in zip(packed, sizes.tolist(), strict=True)]
+    return PredictionSets.from_sizes(sizes, indices, sets.n_classes)
 
 
-def contains(packed: bytes, index: int, n_classes: int) -> bool:
-    """Return whether a packed set contains a class; none contains OVERALL.
+def pack_sets(sets: PredictionSets | None) -> bytes | None:
+    """Return sets as bytes: where each ends and a list of classes, or a bit for every class.
+
+    Lists take less time, and bits are used where lists would be more than twice as long.
+    """
+    if sets is None:
+        return None
+    classes = sets.indices.astype(np.min_scalar_type(sets.n_classes - 1))
+    ends = sets.indptr[1:].astype("<u4")
+    if ends.nbytes + classes.nbytes > 2 * len(sets) * -(-sets.n_classes // 8):
+        return b"m" + np.packbits(sets.to_mask(), axis=1).tobytes()
+    return b"l" + ends.tobytes() + classes.tobytes()
+
+
+def unpack_sets(packed: bytes | None, n_rows: int, n_classes: int, rows: Any) -> Any:
+    """Return the sets of some of `n_rows` packed rows.
 
     >>> sets = [PredictionSets.from_csr(np.array([0, 2]), np.array([3, 40]), k) for k in (50, 5000)]
-    >>> [contains(pack_sets(one)[0], 40, one.n_classes) for one in sets]
-    [True, True]
+    >>> [unpack_sets(pack_sets(one), 1, one.n_classes, [0]).to_lists() for one in sets]
+    [[[3, 40]], [[3, 40]]]
     """
-    if packed[:1] == b"l":
-        return index in np.frombuffer(packed, np.min_scalar_type(n_classes - 1), offset=1)
-    return index >= 0 and bool(packed[1 + index // 8] >> (7 - index % 8) & 1)
+    if packed is None:
+        return None
+    if packed[:1] == b"m":
+        bits = np.frombuffer(packed, np.uint8, offset=1).reshape(n_rows, -1)[rows]
+        return PredictionSets.from_mask(np.unpackbits(bits, axis=1, count=n_classes).view(bool))
+    starts = np.append(0, np.frombuffer(packed, "<u4", n_rows, 1).astype(np.int64))
+    classes = np.frombuffer(packed[1 + 4 * n_rows :], np.min_scalar_type(n_classes - 1))
+    return PredictionSets.from_csr(starts, classes, n_classes)[rows]
 
 
 class MonitorState:
@@ -245,16 +323,15 @@ class MonitorState:
 
     # ---- rows ------------------------------------------------------------------------------------
 
-    def record(self, rows: Sequence[ServedRow]) -> int:
+    def record(self, parts: Sequence[Served]) -> int:
         """Record rows with ids that models served, and count labels that came before them.
 
         A row that the model has served with this id is left out; another row is a new serving.
         Return the number of new ones.
         """
-        ids = [row.id for row in rows]
         with self._writer.writing():
-            n_new = self._writer.insert("served", rows)
-            self._n_recorded += n_new
+            n_new, rows, fresh = self._insert(parts)
+            ids = [row.id for row in rows]
             # Their labels waited, or were counted for other models that served these ids.
             sql = "SELECT model, id, label, moment, period FROM labels WHERE id"
             labels = {
@@ -265,11 +342,41 @@ class MonitorState:
                 for row in self._writer.run_in(sql, ids, then="ORDER BY time")
             }
             if labels:
-                models = {row.model for row in rows}
-                self._count(labels, [row for row in self._servings(labels) if row.model in models])
+                models = {part.model for part in parts}
+                served = [row for row in self._servings(labels) if row.model in models]
+                self._count(labels, served, fresh)
                 self._writer.run_in(f"DELETE FROM labels WHERE model = {WAITING} AND id", ids)
             self._prune(time.time())
         return n_new
+
+    def _insert(self, parts: Iterable[Served]) -> tuple[int, list[ServedRow], dict[int, Served]]:
+        """Insert rows, but none that is there; return the number of new ones, and all by batch."""
+        (state,) = self._writer.run("SELECT n_batches FROM state")
+        rows, fresh = list[ServedRow](), dict[int, Served]()
+        for batch, part in enumerate(_in_batches(parts), state.n_batches):
+            fresh[batch] = part
+            assert part.ids is not None
+            columns = part.ids.tolist(), part.contents.tolist(), part.times.tolist()
+            rows += [
+                ServedRow(key, part.model, content, moment, batch, number)
+                for number, (key, content, moment) in enumerate(zip(*columns, strict=True))
+            ]
+        n_new = self._writer.insert("served", rows)
+        if n_new:
+            packed = [
+                (
+                    batch,
+                    float(part.times.max()),
+                    part.n_rows,
+                    part.period,
+                    *map(pack_sets, part[5:]),
+                )
+                for batch, part in fresh.items()
+            ]
+            self._writer.insert("batches", packed)
+            self._writer.run("UPDATE state SET n_batches = n_batches + ?", len(fresh))
+        self._n_recorded += n_new
+        return n_new, rows, fresh
 
     def _servings(self, ids: Iterable[int]) -> list[Any]:
         return self._writer.run_in("SELECT * FROM served WHERE id", [*ids], then="ORDER BY time")
@@ -289,9 +396,12 @@ class MonitorState:
             self._forget(before)
         if self.name == MEMORY and self._n_recorded > MOST_IN_MEMORY // 10:
             self._n_recorded = 0
-            sql = "SELECT time FROM served WHERE members IS NOT NULL ORDER BY time DESC"
-            for oldest in self._writer.run(f"{sql} LIMIT 1 OFFSET ?", MOST_IN_MEMORY):
-                self._forget(oldest.time)
+            n_kept = 0
+            for batch in self._writer.run("SELECT time, n_rows FROM batches ORDER BY time DESC"):
+                n_kept += batch.n_rows
+                if n_kept > MOST_IN_MEMORY:
+                    self._forget(batch.time)
+                    break
 
     def _forget(self, before: float) -> None:
         """Remove rows without a label, and sets of labeled ones, that were served before."""
@@ -299,8 +409,7 @@ class MonitorState:
         (old,) = self._writer.run(f"SELECT COUNT(*) AS rows {unlabeled}", before)
         self._writer.run("UPDATE state SET expired = expired + ?", old.rows)
         self._writer.run(f"DELETE {unlabeled}", before)
-        sets = "UPDATE served SET members = NULL, within = NULL, answer = NULL"
-        self._writer.run(f"{sets} WHERE members IS NOT NULL AND time < ?", before)
+        self._writer.run("DELETE FROM batches WHERE time < ?", before)
 
     # ---- labels ----------------------------------------------------------------------------------
 
@@ -312,35 +421,38 @@ class MonitorState:
         by_id = {label.id: label for label in labels}
         with self._writer.writing():
             served = self._servings(by_id)
-            counted, corrected, n_several = self._count(by_id, served)
+            counted, corrected, n_several = self._count(by_id, served, {})
             waiting = [by_id[key] for key in by_id.keys() - {row.id for row in served}]
             self._append(WAITING, waiting)
         n_repeated = len(labels) - len(counted | corrected) - len(waiting)
         n_corrected = len(corrected - counted)
         return LabelCounts(len(counted), n_corrected, n_repeated, len(waiting), n_several)
 
-    def update(self, rows: Sequence[ServedRow], indices: Sequence[int | None]) -> LabelCounts:
+    def update(self, parts: Sequence[Served], indices: Sequence[int | None]) -> LabelCounts:
         """Count rows of one model with their labels, None for unknown ones; those with ids once."""
-        if not rows:
+        if not indices:
             return LabelCounts(0, 0, 0, 0)
-        labels = [Label(row.id, y, row.time) for row, y in zip(rows, indices, strict=True)]
         with self._writer.writing():
-            entry = self._entry(rows[0].model)
-            if rows[0].id is None:
-                pairs = zip(labels, rows, strict=True)
-                self._append(entry.key, [label.judged(entry, row) for label, row in pairs])
-                return LabelCounts(len(rows), 0, 0, 0)
+            entry, given = self._entry(parts[0].model), iter(indices)
+            if parts[0].ids is None:
+                judged = [
+                    part.judge(entry, [Label(None, next(given), t) for t in part.times.tolist()])
+                    for part in parts
+                ]
+                self._append(entry.key, list(chain.from_iterable(judged)))
+                return LabelCounts(len(indices), 0, 0, 0)
+            _, rows, fresh = self._insert(parts)
             by_id = {row.id: row for row in rows}
-            self._n_recorded += self._writer.insert("served", [*by_id.values()])
-            new, changed, _ = self._count({label.id: label for label in labels}, by_id.values())
+            labels = {row.id: Label(row.id, next(given), row.time) for row in rows}
+            new, changed, _ = self._count(labels, by_id.values(), fresh)
             self._writer.run_in(f"DELETE FROM labels WHERE model = {WAITING} AND id", [*by_id])
             self._prune(time.time())
         return LabelCounts(len(new), len(changed), len(rows) - len(new) - len(changed), 0)
 
     def _count(
-        self, labels: Mapping[int, Label], served: Iterable[Any]
+        self, labels: Mapping[int, Label], served: Iterable[Any], fresh: Mapping[int, Served]
     ) -> tuple[set[int], set[int], int]:
-        """Count labels by id for the rows that models served, sorted by time.
+        """Count labels by id for the rows that models served, sorted by time; some are `fresh`.
 
         Return the ids of counted and of corrected labels, and the number of ids that a model served
         with several rows.
@@ -357,14 +469,21 @@ class MonitorState:
                 several.add(row.id)
             if place not in chosen or is_before(row):
                 chosen[place] = row
-        by_model: dict[int, list[Label]] = {}
+        by_batch: dict[tuple[int, int], tuple[list[Any], list[Label]]] = {}
         names: dict[int, int | str | None] = {}  # an index is a class of the last model before it
         for row in sorted(chosen.values(), key=lambda r: (is_before(r), r.time), reverse=True):
             label, entry = labels[row.id], self._entry(row.model)
             name = names.setdefault(row.id, entry.named(label.label))
-            if row.members is not None:  # its set is kept for as long as the retention
-                judged = label._replace(label=name).judged(entry, row)
-                by_model.setdefault(row.model, []).append(judged)
+            rows, named = by_batch.setdefault((row.model, row.batch), ([], []))
+            rows.append(row)
+            named.append(label._replace(label=name))
+        by_model: dict[int, list[Label]] = {}
+        for (model, batch), (rows, named) in by_batch.items():
+            part = fresh.get(batch)
+            numbers = [row.number for row in rows]
+            part = self._read_batch(model, batch, rows) if part is None else part.of(numbers)
+            if part is not None:  # its sets are kept for as long as the retention
+                by_model.setdefault(model, []).extend(part.judge(self._entry(model), named))
         counted, corrected = set[int](), set[int]()
         sql = "SELECT id, content, number, label FROM labels WHERE model = ? AND id"
         for model, judged_labels in by_model.items():
@@ -380,6 +499,15 @@ class MonitorState:
                     (counted if earlier is None else corrected).add(label.id)
             self._append(model, new, replaces)
         return counted, corrected, len(several)
+
+    def _read_batch(self, model: int, batch: int, rows: Sequence[Any]) -> Served | None:
+        """Return some rows of a batch, unless its sets were removed."""
+        for stored in self._writer.run("SELECT * FROM batches WHERE batch = ?", batch):
+            about = stored.n_rows, self._entry(model).n_classes, [row.number for row in rows]
+            sets = [unpack_sets(packed, *about) for packed in stored[-3:]]
+            ids, _, contents, times, *_ = map(np.array, zip(*rows, strict=True))
+            return Served(model, stored.period, ids, contents, times, *sets)
+        return None
 
     def _append(
         self, model: int, labels: Sequence[Label], replaces: Sequence[int | None] = ()

@@ -29,6 +29,7 @@ from evencover.sets import PredictionSets
 from evencover.topk import TopK
 
 SOFTMAX = Softmax().kernel
+BothSets = tuple[PredictionSets, PredictionSets | None]
 HIDDEN = 1e-6  # probability that the rounding of listed ones may hide
 
 
@@ -238,6 +239,7 @@ class SetRule:
     ``scoring`` is the score, with what the calibration labels decide filled in; ``thresholds``
     are those of its base score. With ``keep_top``, a set always contains the most probable class.
     ``acceptance`` decides which rows to accept; without it, those whose set is just that class.
+    ``second`` thresholds give second sets in `both_sets`, at little more than the cost of one.
     """
 
     scoring: BoundScore
@@ -245,6 +247,7 @@ class SetRule:
     keep_top: bool
     class_names: Sequence[str] | None
     acceptance: Acceptance | None = None
+    second: Thresholds | None = None
 
     def for_input(self, logits: bool | None) -> SetRule:
         """Return the rule for an input that states whether it holds `logits`, or does not."""
@@ -267,6 +270,10 @@ class SetRule:
         >>> rule.predict_set([[0.6, 0.4]]).to_lists()
         [[0]]
         """
+        return self.few_sets(self.checked(rows), ids, keys)
+
+    def checked(self, rows: Any) -> Any:
+        """Return rows as floating-point numbers of all classes."""
         matrix = score_rows(rows)
         n_classes = len(self.thresholds.upper)
         if matrix.shape[1] != n_classes:
@@ -274,19 +281,31 @@ class SetRule:
                 f"'rows' must have the {n_classes} classes of the calibration data. Got an array "
                 f"of shape {matrix.shape} instead."
             )
-        return self.few_sets(matrix, ids, keys)
+        return matrix
 
     def few_sets(self, rows: Any, ids: Any, keys: Array | None = None) -> PredictionSets:
         """Compute the sets of a few rows that are floating-point numbers of all classes."""
         self.scoring.refuse_probabilities(rows)
-        keys = keys if ids is None else id_keys(ids, len(rows))
+        return self._few_sets(rows, keys if ids is None else id_keys(ids, len(rows)))[0]
+
+    def both_sets(self, rows: Any, keys: Array | None) -> BothSets:
+        """Compute the same sets, and those of the classes within the `second` thresholds."""
+        self.scoring.refuse_probabilities(rows)
+        return self._few_sets(rows, keys)
+
+    def _few_sets(self, rows: Any, keys: Array | None) -> BothSets:
         if isinstance(rows, TopK):
-            return self.sets(Block(0, rows, ids=keys))
+            return self.sets_of_block(Block(0, rows, ids=keys))
         try:
-            starts, classes = self._ready(rows, keys)
+            starts, classes, *second = self._ready(rows, keys)
         except BadRow as bad:
             raise_bad_row(rows[bad.row], bad.row, logits=self.scoring.logits)
-        return self._with_accepted(starts, classes, rows)
+        return self._with_accepted(starts, classes, rows), self._second_sets(second)
+
+    def _second_sets(self, arrays: Sequence[Array]) -> PredictionSets | None:
+        if not arrays:
+            return None
+        return PredictionSets.from_csr(arrays[0], arrays[1], len(self.thresholds.upper))
 
     def _with_accepted(self, starts: IntArray, classes: Array, rows: Array) -> PredictionSets:
         """Return the sets that a kernel has computed, with which of these rows are accepted."""
@@ -330,11 +349,11 @@ class SetRule:
         return is_accepted, Answers(nodes, p, levels, self.class_names)
 
     @cached_property
-    def _ready(self) -> Callable[[Array, Array | None], tuple[IntArray, Array]]:
+    def _ready(self) -> Callable[[Array, Array | None], tuple[Array, ...]]:
         """The kernel with everything but the rows."""
         scoring = self.scoring
         given = scoring.kernel_input(None, scoring.draws(None, exact=self.is_randomized))
-        return _kernels.ready_sets(given, self.thresholds, keep_top=self.keep_top)
+        return _kernels.ready_sets(given, self.thresholds, self.second, keep_top=self.keep_top)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is made ready, which stays in this process."""
@@ -342,12 +361,18 @@ class SetRule:
 
     def sets(self, block: Block) -> PredictionSets:
         """Compute the prediction set of each row, the most probable class first."""
-        given = self.scoring.of_block(block, exact=self.is_randomized)
+        return self.sets_of_block(block)[0]
+
+    def sets_of_block(self, block: Block) -> BothSets:
+        """Compute what `both_sets` returns of a block."""
+        given, second = self.scoring.of_block(block, exact=self.is_randomized), tuple[Array, ...]()
         with self.scoring.checking(block):
             starts, classes = _kernels.prediction_sets(
                 given, self.thresholds, keep_top=self.keep_top
             )
-            return self._with_accepted(starts, classes, block.rows)
+            if self.second is not None:
+                second = _kernels.prediction_sets(given, self.second, keep_top=False)
+            return self._with_accepted(starts, classes, block.rows), self._second_sets(second)
 
     def counts(self, block: Block) -> EvaluationCounts:
         """Count what every metric follows from."""

@@ -226,14 +226,14 @@ class Application:
 
     async def _compute(self, request: Any, function: Callable[[bytes], Any]) -> Any:
         """Receive a body, and call a function with it; on a thread if that takes long."""
-        expected, sent = f"Bearer {self.token}", request.headers.get("authorization", "")
-        sent = sent.encode("utf-8", "surrogateescape")
+        headers = dict(request.scope["headers"])  # one look, which takes a fifth of starlette's
+        expected, sent = f"Bearer {self.token}", headers.get(b"authorization", b"")
         if self.token is not None and not hmac.compare_digest(sent, expected.encode()):
             raise RequestError(401, "The header 'Authorization: Bearer TOKEN' is missing or wrong.")
         if self._slots.locked():
             raise RequestError(503, "Too many requests at once; try again.")
         async with self._slots:
-            body = await self._body(request)
+            body = await self._body(request, headers)
             try:
                 if len(body) <= SMALL_BODY:
                     return function(body)
@@ -247,21 +247,21 @@ class Application:
                     f"The request failed unexpectedly: {type(error).__name__}."
                 ) from error
 
-    async def _body(self, request: Any) -> bytes:
+    async def _body(self, request: Any, headers: dict[bytes, bytes]) -> bytes:
         """Receive a body within the limits of time and size.
 
         A body that is too large is received and dropped: many clients send all of it before they
         read the answer. Those that expect to be asked for it get the answer at once.
         """
-        limits, headers = self.limits, request.headers
-        if headers.get("content-encoding", "identity") != "identity":
+        limits = self.limits
+        if headers.get(b"content-encoding", b"identity") != b"identity":
             raise RequestError(415, "The body must not have a content encoding.")
-        length = headers.get("content-length", "0")
-        is_large = length.isdecimal() and int(length) > limits.body
+        length = headers.get(b"content-length", b"0")
+        is_large = length.isdigit() and int(length) > limits.body
         chunks, size = [], 0
         try:
             async with asyncio.timeout(limits.seconds):
-                if not (is_large and "expect" in headers):
+                if not (is_large and b"expect" in headers):
                     async for chunk in request.stream():
                         size += len(chunk)
                         if size <= limits.body:
@@ -360,7 +360,8 @@ def _probabilities(loaded: Loaded, rows: Array, sets: PredictionSets) -> list[li
 
 
 def _require_json(request: Any) -> None:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    headers = dict(request.scope["headers"])
+    kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
     if kind != JSON:
         raise RequestError(415, f"The content type must be {JSON}. Got {kind!r}.")
 

@@ -8,8 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
@@ -21,59 +19,52 @@ from evencover.errors import InputError, one_line
 from evencover.ids import id_keys
 from evencover.monitoring import CoverageMonitor, LabelCounts, MonitorState, Snapshot
 from evencover.monitoring.database import StateError
-from evencover.monitoring.monitor import Served
-from evencover.monitoring.state import Label, ServedRow
+from evencover.monitoring.state import Label, Served
 from evencover.persistence import load
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fit import Fit
 from evencover.predictors.rule import SetRule
-from evencover.rows import score_rows
 from evencover.sets import PredictionSets
 
 RETRY_SECONDS = 2.0  # between attempts to write while the database cannot be used
 FLUSH_SECONDS = 1.0  # that readers wait for rows that are being written
 BATCH_SECONDS = 0.05  # that rows wait for others, to be written together; labels do not wait
 QUEUE_BYTES = 64 * 2**20  # of rows and labels that wait to be written
-READY_BYTES = 2 * 2**20  # of rows as they came; of more, only what is written is kept
 FULL = "Rows and labels arrive faster than they can be recorded."
 
 
 class Writer:
     """Write to a state on one thread.
 
-    Predictions put their rows in a queue and go on. All rows of a moment are made ready together,
-    and are one transaction. While the database cannot be used, rows wait and labels fail. If there
-    is no room, rows are dropped and counted, and labels fail.
+    Predictions put their rows in a queue and go on. All rows of a moment are one transaction. While
+    the database cannot be used, rows wait and labels fail. If there is no room, rows are dropped
+    and counted, and labels fail.
     """
 
     def __init__(self, state: MonitorState) -> None:
         self.problem: str | None = None  # why the last attempt failed, or rows were dropped
         self.n_dropped = 0
         self._state, self._n_bytes = state, 0  # of all that waits
-        self._served, self._n_served = list[Served](), 0  # rows as they came, and their bytes
-        self._rows = list[ServedRow]()  # ready to be written
+        self._served = list[Served]()
         self._is_scheduled = self._is_down = False
-        self._lock, self._making, self._hurry, self._closing = Lock(), Lock(), Event(), Event()
+        self._lock, self._hurry, self._closing = Lock(), Event(), Event()
         self._thread = ThreadPoolExecutor(1, "evencover-writer")
 
     @property
     def n_waiting(self) -> int:
         """The number of rows that wait."""
-        return len(self._rows) + sum(len(served.keys) for served in self._served)
+        return sum(part.n_rows for part in self._served[:])
 
     def record(self, served: Served) -> None:
         """Queue rows, without waiting for anything."""
         if not self._reserve(served.n_bytes):
-            self._drop(len(served.keys))
+            self._drop(served.n_rows)
             return
         with self._lock:
             self._served.append(served)
-            self._n_served += served.n_bytes
             is_first, self._is_scheduled = not self._is_scheduled, True
         if is_first:
             self._thread.submit(self._write_in_time)
-        if self._n_served > READY_BYTES:
-            self._make_ready()
 
     def count(self, labels: Sequence[Label]) -> Future[LabelCounts]:
         """Queue labels; the future is done once they are stored, after all rows before them."""
@@ -123,13 +114,12 @@ class Writer:
                 return self._write()
             except StateError:
                 if self._closing.wait(RETRY_SECONDS):
-                    return self._drop(len(self._rows))
+                    return self._drop(self.n_waiting)
 
     def _write(self) -> None:
         """Write the rows in the queue in one transaction."""
-        self._make_ready()
         with self._lock:
-            batch = self._rows[:]
+            batch = self._served[:]
         try:
             if batch or self.problem:
                 self._state.record(batch)
@@ -139,36 +129,14 @@ class Writer:
             raise
         except Exception as error:  # rows that can never be written must not stop the others
             self.problem, self._is_down = one_line(error), False
-            self._drop(len(batch))
+            self._drop(sum(part.n_rows for part in batch))
         with self._lock:
-            del self._rows[: len(batch)]
-            self._n_bytes -= _size_of(batch)
-
-    def _make_ready(self) -> None:
-        """Turn rows as they came into what is written of them, which is smaller, all at once."""
-        with self._making:  # so that labels find all rows before them
-            with self._lock:
-                served, self._served, self._n_served = self._served, [], 0
-            rows = list[ServedRow]()
-            for _, alike in groupby(served, attrgetter("monitor", "rows.__class__", "rows.dtype")):
-                parts = list(alike)
-                try:
-                    rows += parts[0].monitor.served(parts)
-                except Exception as error:
-                    self.problem = one_line(error)
-                    self._drop(sum(len(part.keys) for part in parts))
-            with self._lock:
-                self._rows += rows
-                self._n_bytes += _size_of(rows) - sum(part.n_bytes for part in served)
+            del self._served[: len(batch)]
+            self._n_bytes -= sum(part.n_bytes for part in batch)
 
     def _drop(self, n_rows: int) -> None:
         with self._lock:
             self.n_dropped += n_rows
-
-
-def _size_of(rows: list[ServedRow]) -> int:
-    """Return about the memory that rows take, in bytes."""
-    return sum(200 + len(row.members) + len(row.within or b"") for row in rows)
 
 
 @dataclass(frozen=True)
@@ -247,10 +215,11 @@ class Service:
         """
         loaded = loaded or self.now
         loaded.fit.check_precision(rows)  # warns once
-        keys = None if ids is None else id_keys(ids, len(rows))
-        sets = loaded.rule.predict_set(rows, keys=keys)
-        if keys is not None:
-            self.writer.record(loaded.monitor.serve(score_rows(rows), keys, sets, ids))
+        rows = loaded.rule.checked(rows)
+        if ids is None:
+            return loaded.rule.few_sets(rows, None)
+        sets, served = loaded.monitor.serve(rows, id_keys(ids, len(rows)), ids)
+        self.writer.record(served)
         return sets
 
     def labels(

@@ -125,6 +125,12 @@ class CandidateFilter {
           largest_rank_(largest_rank),
           guess_(0.1 / static_cast<double>(n_classes)) {}
 
+    // Choose the candidates of a second vector of thresholds, too.
+    void widen(double largest_limit, int64_t largest_rank) {
+        largest_limit_ = std::max(largest_limit_, largest_limit);
+        largest_rank_ = std::max(largest_rank_, largest_rank);
+    }
+
     // Return whether the row is good.
     template <class Source>
     bool choose(const Source& source, const typename Source::Value* row,

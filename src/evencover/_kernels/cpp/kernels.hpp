@@ -88,6 +88,13 @@ struct ClassList {
     int64_t size = 0;
 };
 
+// A second set of the same rows: the classes within these thresholds alone, in order of their index.
+struct SecondSets {
+    Thresholds thresholds;
+    int64_t* ends;
+    ClassList members;
+};
+
 // Of each row: set size, whether the set contains the label, the (first) most probable class, and
 // whether the set is just that class. Of each class: in how many sets it appears.
 struct SetCoverage {
@@ -126,7 +133,8 @@ struct Kernels {
                                  double* scores);
     int64_t (*score_matrix)(const Rows&, const Score&, const Draws&, double* scores);
     int64_t (*prediction_sets)(const Rows&, const Score&, const Draws&, const Thresholds&,
-                               bool keep_top, int64_t* ends, ClassList& members);
+                               bool keep_top, int64_t* ends, ClassList& members,
+                               SecondSets* second);
     int64_t (*set_coverage)(const Rows&, const Score&, const Draws&, const int64_t* labels,
                             const Thresholds&, bool keep_top, const SetCoverage& result);
     int64_t (*set_sizes)(const Rows&, const Score&, const Draws&, const ThresholdTable&,

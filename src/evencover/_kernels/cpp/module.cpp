@@ -11,6 +11,8 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "arrays.hpp"
@@ -92,6 +94,8 @@ struct ThresholdArrays {
     }
 };
 
+constexpr int64_t few_rows = 8;  // take less time than reacquiring the GIL
+
 using Ids = std::optional<Vector<uint64_t>>;
 using Counts = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;  // overwritten
 
@@ -125,7 +129,11 @@ class Scorer {
         const Rows rows = rows_of(array);
         const Draws draws = draws_of(rows.n_rows, ids, first);
         const Output<uint64_t> keys("u8", rows.n_rows);
-        without_gil([&] { kernels_.row_keys(rows, draws, keys.data); });
+        if (rows.n_rows <= few_rows) {
+            kernels_.row_keys(rows, draws, keys.data);
+        } else {
+            without_gil([&] { kernels_.row_keys(rows, draws, keys.data); });
+        }
         return keys.array;
     }
 
@@ -152,27 +160,40 @@ class Scorer {
         return scores.array;
     }
 
-    // Return the boundaries of the rows' classes, and the classes.
+    // Return the boundaries of the rows' classes, and the classes; then those of the sets by second
+    // thresholds, if there are any (dense rows only).
     template <class Array>
     nb::tuple prediction_sets(const Array& array, const Ids& ids, uint64_t first,
-                              const ThresholdArrays& thresholds, bool keep_top) const {
+                              const ThresholdArrays& thresholds, bool keep_top,
+                              const ThresholdArrays* second_thresholds) const {
         const auto rows = rows_of(array);
         const Draws draws = draws_of(rows.n_rows, ids, first);
         const Thresholds own = thresholds.checked(rows.n_classes);
-        auto* const starts =
-            static_cast<int64_t*>(std::calloc(static_cast<size_t>(rows.n_rows) + 1, 8));
-        if (!starts) throw std::bad_alloc();
-        const auto start_array = owned(starts, rows.n_rows + 1);
+        const auto [start_array, starts] = new_starts(rows.n_rows);
         ClassList members;
-        const auto kernel = one_for(rows, kernels_.prediction_sets, kernels_.top_k_sets);
-        const auto select = [&] {
-            return kernel(rows, score_, draws, own, keep_top, starts + 1, members);
+        SecondSets second = {};
+        nb::object second_starts = nb::none();
+        if (second_thresholds) {
+            second.thresholds = second_thresholds->checked(rows.n_classes);
+            expect(!second.thresholds.rank_limit, "second sets have no limit on ranks");
+            const auto [array_of_second, second_ends] = new_starts(rows.n_rows);
+            second.ends = second_ends + 1;
+            second_starts = nb::cast(array_of_second);
+        }
+        const auto select = [&, ends = starts + 1] {
+            if constexpr (std::is_same_v<Array, RowArray>) {
+                return kernels_.prediction_sets(rows, score_, draws, own, keep_top, ends, members,
+                                                second_thresholds ? &second : nullptr);
+            } else {
+                return kernels_.top_k_sets(rows, score_, draws, own, keep_top, ends, members);
+            }
         };
-        // A few rows take less time than reacquiring the GIL.
-        const int64_t bad = rows.n_rows <= 8 ? select() : without_gil(select);
+        const int64_t bad = rows.n_rows <= few_rows ? select() : without_gil(select);
         const auto classes = owned(members.classes, members.size);
         expect_good(bad);
-        return nb::make_tuple(start_array, classes);
+        if (!second_thresholds) return nb::make_tuple(start_array, classes);
+        const auto second_classes = owned(second.members.classes, second.members.size);
+        return nb::make_tuple(start_array, classes, second_starts, second_classes);
     }
 
     template <class Array>
@@ -248,6 +269,14 @@ class Scorer {
     }
 
    private:
+    // Boundaries of rows, all 0, as an array and its memory.
+    static auto new_starts(int64_t n_rows) {
+        auto* const starts =
+            static_cast<int64_t*>(std::calloc(static_cast<size_t>(n_rows) + 1, 8));
+        if (!starts) throw std::bad_alloc();
+        return std::make_pair(owned(starts, n_rows + 1), starts);
+    }
+
     TopKRows rows_of(const TopKArrays& arrays) const {
         const int64_t n_rows = length(arrays.starts) - 1, size = length(arrays.values);
         without_gil([&] { expect_offsets(arrays.starts, n_rows, size); });
@@ -379,7 +408,7 @@ NB_MODULE(_native, m) {
              "ids"_a.none(), "first"_a, "labels"_a)
         .def("score_matrix", &Scorer::score_matrix, "rows"_a, "ids"_a.none(), "first"_a)
         .def("prediction_sets", &Scorer::prediction_sets<RowArray>, "rows"_a, "ids"_a.none(), "first"_a,
-             "thresholds"_a, "keep_top"_a)
+             "thresholds"_a, "keep_top"_a, "second"_a.none() = nb::none())
         .def("set_coverage", &Scorer::set_coverage<RowArray>, "rows"_a, "ids"_a.none(), "first"_a,
              "labels"_a, "thresholds"_a, "keep_top"_a, "appearances"_a)
         .def("set_coverage", &Scorer::set_coverage<TopKArrays>, "rows"_a, "ids"_a.none(),
@@ -390,7 +419,7 @@ NB_MODULE(_native, m) {
              "offsets"_a, "group_of_class"_a)
         .def("score_entries", &Scorer::top_k_scores, "rows"_a, "ids"_a.none(), "first"_a)
         .def("prediction_sets", &Scorer::prediction_sets<TopKArrays>, "rows"_a, "ids"_a.none(), "first"_a,
-             "thresholds"_a, "keep_top"_a);
+             "thresholds"_a, "keep_top"_a, "second"_a.none() = nb::none());
     m.def("random_bits", &random_bits);
     m.def("ascending", &ascending_order<double>);
     m.def("ascending", &ascending_order<uint64_t>);

@@ -15,24 +15,36 @@ EVENCOVER_BEGIN
 // Call `use(i, row, classes, size)` with the set of each row, which is written to `room()`.
 template <class Sets, class Source, class Room, class Use>
 inline int64_t each_set_by(Source& source, const Rows& rows, const Score& score,
-                           const Draws& draws, const Thresholds& thresholds, Room room, Use use) {
+                           const Draws& draws, const Thresholds& thresholds, SecondSets* second,
+                           Room room, Use use) {
     Sets sets(score, thresholds, rows.n_classes, rows.n_rows);
-    return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, const auto& draw) {
-        int32_t* const classes = room();
-        const int64_t size = sets.write(source, row, u, draw, classes);
-        if (size < 0) return false;
-        use(i, row, classes, size);
-        return true;
-    });
+    if (second) sets.add(score, second->thresholds, rows.n_classes, rows.n_rows);
+    Buffer<int32_t> again;
+    int64_t n_again = 0;
+    const int64_t bad =
+        each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, const auto& draw) {
+            int32_t* const classes = room();
+            const int64_t size = sets.write(source, row, u, draw, classes);
+            if (size < 0) return false;
+            if (second) {
+                again.reserve(n_again + rows.n_classes + n_lanes);
+                n_again += sets.write_again(source, row, u, draw, again.data() + n_again);
+                second->ends[i] = n_again;
+            }
+            use(i, row, classes, size);
+            return true;
+        });
+    if (second && bad == all_good) second->members = {again.release(), n_again};
+    return bad;
 }
 
 template <class Source, class Room, class Use>
 inline int64_t each_set(Source& source, const Rows& rows, const Score& score, const Draws& draws,
-                        const Thresholds& thresholds, Room room, Use use) {
+                        const Thresholds& thresholds, SecondSets* second, Room room, Use use) {
     const auto by = score.needs_order || thresholds.rank_limit
                         ? each_set_by<OrderedSets<typename Source::Value>, Source, Room, Use>
                         : each_set_by<SoftmaxSets, Source, Room, Use>;
-    return by(source, rows, score, draws, thresholds, room, use);
+    return by(source, rows, score, draws, thresholds, second, room, use);
 }
 
 // Put the most probable class first in an ordered set that lacks it, and return the new size. More
@@ -49,17 +61,18 @@ inline int64_t with_top(const Stored* stored, const T* row, int64_t n_classes, i
 }
 
 // Write the sets one after another, each by decreasing probability, and where each ends. With
-// `keep_top`, each has the most probable class.
+// `keep_top`, each has the most probable class. `second` are sets by other thresholds, without a
+// limit on ranks, which takes less time than another call.
 inline int64_t prediction_sets(const Rows& rows, const Score& score, const Draws& draws,
                                const Thresholds& thresholds, bool keep_top, int64_t* ends,
-                               ClassList& members) {
+                               ClassList& members, SecondSets* second) {
     return with_source(rows, [&](auto&& source) {
         const int64_t room_of_row = rows.n_classes + n_lanes;
         Buffer<int32_t> classes_of_sets(room_of_row);
         DescendingOrder<std::decay_t<decltype(*source.stored())>> order;
         int64_t n_members = 0;
         const int64_t bad = each_set(
-            source, rows, score, draws, thresholds,
+            source, rows, score, draws, thresholds, second,
             [&] {
                 classes_of_sets.reserve(n_members + room_of_row);
                 return classes_of_sets.data() + n_members;
@@ -86,7 +99,7 @@ inline int64_t set_coverage(const Rows& rows, const Score& score, const Draws& d
     return with_source(rows, [&](auto&& source) {
         Buffer<int32_t> room(rows.n_classes + n_lanes);
         return each_set(
-            source, rows, score, draws, thresholds, [&] { return room.data(); },
+            source, rows, score, draws, thresholds, nullptr, [&] { return room.data(); },
             [&](int64_t i, const auto*, const int32_t* classes, int64_t size) {
                 const auto label = static_cast<int32_t>(labels[i]);
                 const auto top = static_cast<int32_t>(first_largest(source.stored(), rows.n_classes));

@@ -6,7 +6,7 @@
 // of addition. What precedes a bucket bounds the scores of its classes from below, and what precedes
 // the next one from above (`bound_scores`). Comparing both with a class's threshold decides most
 // classes (`compare_bounds`). A bucket is sorted only if a threshold of one of its classes lies between
-// the bounds (`compare_exactly`), and then all of its classes get their exact position and score.
+// the bounds (`score_exactly`), and then all of its classes get their exact position and score.
 //
 // Invariant: least <= score <= largest for every class of a bucket in floating point, because each
 // rounded operation is monotone and `largest_score` adds one unit for the rounding of p; and every
@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "candidates.hpp"
 #include "descending_order.hpp"
@@ -42,7 +43,7 @@ class OrderedSelector {
    public:
     OrderedSelector(const Score& score, const Thresholds& thresholds, int64_t n_classes)
         : score_(score),
-          thresholds_(thresholds),
+          thresholds_(&thresholds),
           counts_(thresholds.rank_limit || score.penalty != 0.0 || score.by_rank),
           mass_before_(max_buckets + 1),
           count_before_(max_buckets + 1),
@@ -54,6 +55,8 @@ class OrderedSelector {
           all_(n_classes),
           indices_(n_classes + n_lanes),
           in_bucket_(n_classes + n_lanes),
+          scores_(n_classes),
+          ranks_(n_classes),
           unsure_(n_classes + 1) {
         for (int64_t i = 0; i < n_classes; ++i) all_[i] = static_cast<int32_t>(i);
     }
@@ -68,14 +71,38 @@ class OrderedSelector {
             fill_buckets<false>(candidates);
         }
         bound_scores(candidates.largest());
+        return list_members(candidates, u, draw, classes);
+    }
+
+    // Do the same for other thresholds without limits on ranks, after `select` for this row.
+    int64_t select_again(const Candidates<T>& candidates, const Thresholds& thresholds, double u,
+                         double draw, int32_t* classes) {
+        if (candidates.size() == 0) return 0;
+        const Thresholds* const first = thresholds_;
+        thresholds_ = &thresholds;
+        const int64_t size = list_members(candidates, u, draw, classes);
+        thresholds_ = first;
+        return size;
+    }
+
+   private:
+    using Bits = typename Candidates<T>::Bits;
+    static constexpr int mantissa_width = sizeof(T) == 4 ? 23 : 52;
+    static constexpr int64_t max_buckets = 1 << 13;
+    static constexpr int64_t many = 256;  // candidates
+
+    int64_t list_members(const Candidates<T>& candidates, double u, double draw,
+                         int32_t* classes) {
         // Among many candidates nearly all are out, and are dropped together.
         const bool are_many = candidates.size() > many;
         const int32_t* const left = are_many ? indices_.data() : all_.data();
         const int64_t n_left = are_many ? leave_out(candidates, draw) : candidates.size();
         const int64_t n_unsure = compare_bounds(candidates, left, n_left, draw);
         for (int64_t l = 0; l < n_unsure; ++l) {
-            const int32_t b = bucket_of_[unsure_[l]];
-            if (!is_sorted_[b]) compare_exactly(candidates, b, u, draw);
+            const int32_t i = unsure_[l], b = bucket_of_[i], y = candidates.classes()[i];
+            if (!is_sorted_[b]) score_exactly(candidates, b, u);
+            const bool in_rank = !thresholds_->rank_limit || ranks_[i] <= thresholds_->rank_limit[y];
+            flags_[i] = (scores_[i] <= threshold_of(*thresholds_, y, draw)) & in_rank;
         }
         const int32_t* const class_of = candidates.classes();
         int64_t size = 0;
@@ -85,12 +112,6 @@ class OrderedSelector {
         }
         return size;
     }
-
-   private:
-    using Bits = typename Candidates<T>::Bits;
-    static constexpr int mantissa_width = sizeof(T) == 4 ? 23 : 52;
-    static constexpr int64_t max_buckets = 1 << 13;
-    static constexpr int64_t many = 256;  // candidates
 
     // More candidates, finer buckets; the last bucket takes all negligible ones.
     template <bool with_counts>
@@ -147,12 +168,12 @@ class OrderedSelector {
 
     // List the candidates that may be members, and return their number.
     int64_t leave_out(const Candidates<T>& candidates, double draw) {
-        const double* __restrict const upper = thresholds_.upper;
-        if (!thresholds_.lower) {
+        const double* __restrict const upper = thresholds_->upper;
+        if (!thresholds_->lower) {
             return leave_out_beyond(candidates, [=](int32_t y) { return upper[y]; });
         }
         return leave_out_beyond(candidates,
-                                [=](int32_t y) { return threshold_of(thresholds_, y, draw); });
+                                [=](int32_t y) { return threshold_of(*thresholds_, y, draw); });
     }
 
     template <class Limit>
@@ -160,8 +181,8 @@ class OrderedSelector {
         const double* __restrict const least = least_.data();
         const int64_t* __restrict const count_before = count_before_.data();
         const T* __restrict const values = candidates.values();
-        const int64_t* __restrict const rank_limit = thresholds_.rank_limit;
-        if (!rank_limit) {
+        const int64_t* __restrict const rank_limit = thresholds_->rank_limit;
+        if (!rank_limit && score_.needs_order) {
             return leave_out(candidates, [=](int64_t, int32_t b, int32_t y) {
                 return least[b] <= limit(y);
             });
@@ -172,7 +193,7 @@ class OrderedSelector {
             });
         }
         return leave_out(candidates, [=](int64_t i, int32_t b, int32_t y) {
-            return (count_before[b] < rank_limit[y]) &
+            return (!rank_limit || count_before[b] < rank_limit[y]) &
                    (softmax_score(static_cast<double>(values[i])) <= limit(y));
         });
     }
@@ -191,15 +212,15 @@ class OrderedSelector {
     // is skipped, because a mispredicted branch takes longer than a comparison.
     int64_t compare_bounds(const Candidates<T>& candidates, const int32_t* left, int64_t n_left,
                            double draw) {
-        const double* const upper = thresholds_.upper;
-        if (!thresholds_.lower && !thresholds_.rank_limit) {
+        const double* const upper = thresholds_->upper;
+        if (!thresholds_->lower && !thresholds_->rank_limit) {
             return compare_bounds(candidates, left, n_left, [=](int32_t y) { return upper[y]; },
                                   [](int64_t, int32_t) { return true; });
         }
         return compare_bounds(
-            candidates, left, n_left, [&](int32_t y) { return threshold_of(thresholds_, y, draw); },
+            candidates, left, n_left, [&](int32_t y) { return threshold_of(*thresholds_, y, draw); },
             [&](int64_t rank, int32_t y) {
-                return !thresholds_.rank_limit || rank <= thresholds_.rank_limit[y];
+                return !thresholds_->rank_limit || rank <= thresholds_->rank_limit[y];
             });
     }
 
@@ -230,8 +251,8 @@ class OrderedSelector {
         return n_unsure;
     }
 
-    // Set the flags of the members in one bucket, whose positions are then exact.
-    void compare_exactly(const Candidates<T>& candidates, int32_t b, double u, double draw) {
+    // Find the scores and ranks of the classes in one bucket, whose positions are then exact.
+    void score_exactly(const Candidates<T>& candidates, int32_t b, double u) {
         const int32_t* const bucket_of = bucket_of_.data();
         const int64_t size = list_indices(
             candidates.size(), in_bucket_.data(),
@@ -239,20 +260,18 @@ class OrderedSelector {
         order_.sort(candidates.values(), in_bucket_.data(), size);
         int64_t mass = mass_before_[b], rank = count_before_[b];
         order_.each([&](int32_t j, double p) {
-            const int32_t i = in_bucket_[j], y = candidates.classes()[i];
-            ++rank;
-            const double s = score_.needs_order ? ordered_score(score_, p, mass, rank, u,
-                                                                candidates.largest())
-                                                : softmax_score(p);
-            const bool in_rank = !thresholds_.rank_limit || rank <= thresholds_.rank_limit[y];
-            flags_[i] = (s <= threshold_of(thresholds_, y, draw)) & in_rank;
+            const int32_t i = in_bucket_[j];
+            ranks_[i] = ++rank;
+            scores_[i] = score_.needs_order
+                             ? ordered_score(score_, p, mass, rank, u, candidates.largest())
+                             : softmax_score(p);
             mass += candidates.masses()[i];
         });
         is_sorted_[b] = 1;
     }
 
     const Score& score_;
-    const Thresholds& thresholds_;
+    const Thresholds* thresholds_;  // of the sets that are listed
     const bool counts_;  // whether ranks matter
     int64_t n_buckets_ = 0;
     Buffer<int64_t> mass_before_, count_before_;
@@ -262,6 +281,8 @@ class OrderedSelector {
     Buffer<uint8_t> flags_;
     Buffer<int32_t> all_, indices_;
     Buffer<int32_t> in_bucket_;
+    Buffer<double> scores_;  // of the classes in sorted buckets
+    Buffer<int64_t> ranks_;
     Buffer<int32_t> unsure_;
     DescendingOrder<T> order_;
 };
@@ -316,6 +337,14 @@ class OrderedSets {
           candidates_(n_classes),
           flags_(n_classes + n_lanes) {}
 
+    // Prepare for `write_again`.
+    void add(const Score&, const Thresholds& second, int64_t n_classes, int64_t) {
+        const LargestThreshold largest(second, n_classes);
+        filter_.widen(largest.value(), largest.rank());
+        infinite_again_.emplace(second, n_classes);
+        second_ = &second;
+    }
+
     // Return the size of the set, or -1 for a bad row.
     template <class Source, class Draw>
     int64_t write(const Source& source, const typename Source::Value* row, double u,
@@ -323,18 +352,31 @@ class OrderedSets {
         if (!filter_.choose(source, row, candidates_)) return -1;
         const double draw = draw_of_row();
         const int64_t size = selector_.select(candidates_, u, draw, classes);
-        return infinite_.exist() ? add_infinite(draw, classes, size) : size;
+        return add_infinite(infinite_, draw, classes, size);
+    }
+
+    // Write the set by the second thresholds of the row that was written last.
+    template <class Source, class Draw>
+    int64_t write_again(const Source&, const typename Source::Value*, double u,
+                        const Draw& draw_of_row, int32_t* classes) {
+        const double draw = second_->lower ? draw_of_row() : 0.0;
+        const int64_t size = selector_.select_again(candidates_, *second_, u, draw, classes);
+        return add_infinite(*infinite_again_, draw, classes, size);
     }
 
    private:
-    int64_t add_infinite(double draw, int32_t* classes, int64_t size) {
-        infinite_.write(flags_.data(), draw);
+    int64_t add_infinite(const InfiniteThresholds& infinite, double draw, int32_t* classes,
+                         int64_t size) {
+        if (!infinite.exist()) return size;
+        infinite.write(flags_.data(), draw);
         for (int64_t i = 0; i < size; ++i) flags_[classes[i]] = 1;
         return list_true(flags_.data(), n_classes_, classes);
     }
 
     int64_t n_classes_;
     InfiniteThresholds infinite_;
+    std::optional<InfiniteThresholds> infinite_again_;
+    const Thresholds* second_ = nullptr;
     LargestThreshold largest_;
     CandidateFilter filter_;
     OrderedSelector<T> selector_;

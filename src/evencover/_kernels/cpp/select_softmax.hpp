@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 
 #include "row_check.hpp"
 #include "score.hpp"
@@ -43,6 +44,18 @@ class SoftmaxSets {
             const double lower = thresholds.lower ? thresholds.lower[y] : -infinity;
             cuts_[y] = least_within<float>(std::max(thresholds.upper[y], lower));
         }
+    }
+
+    // Prepare for `write_again`.
+    void add(const Score& score, const Thresholds& second, int64_t n_classes, int64_t n_rows) {
+        second_ = std::make_unique<SoftmaxSets>(score, second, n_classes, n_rows);
+    }
+
+    // Write the set of the same row by the second thresholds.
+    template <class Source, class Draw>
+    int64_t write_again(const Source& source, const typename Source::Value* row, double u,
+                        const Draw& draw, int32_t* classes) {
+        return second_->write(source, row, u, draw, classes);
     }
 
     template <class Source, class Draw>
@@ -106,6 +119,7 @@ class SoftmaxSets {
     bool has_cuts_;
     Buffer<float> cuts_;
     Buffer<uint8_t> flags_;
+    std::unique_ptr<SoftmaxSets> second_;
 };
 
 EVENCOVER_END
