@@ -159,17 +159,6 @@ def test_selection_tables_of_birdnet_are_read_like_its_csv(birds, run):
     assert "30 predictions of 3 of 3 classes" in out
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.99])
-def test_a_guarantee_has_the_confidence_that_was_asked_for(birds, run, confidence):
-    write("reviewed.csv", birds[:900])
-    how = ("--accuracy", "0.8", "--confidence", str(confidence))
-    succeeded(run("cutoffs", "reviewed.csv", *how, "-o", "cutoffs.csv"))
-    found = fitted(birds[:900], accuracy=0.8, confidence=confidence)
-    assert found.is_guaranteed.any()
-    asked = [str(confidence) if safe else "" for safe in found.is_guaranteed]
-    assert [row["guaranteed"] for row in read("cutoffs.csv")] == asked
-
-
 def test_nothing_kept_is_a_table_without_rows(birds, run):
     write("reviewed.csv", [row | {"correct": "no"} for row in birds[:60]])
     out = succeeded(run("cutoffs", "reviewed.csv", "--apply", "all.csv", "-o", "kept.csv")).out
@@ -329,7 +318,6 @@ def test_bad_reviews_are_one_sentence_with_the_row(birds, run, what):
         (("reviewed.csv", "--accuracy", "1", "-o", "c.csv"), "'accuracy'"),
         (("reviewed.csv", "--class-key", "Species", "-o", "c.csv"), "--class-key"),
         (("twice.csv", "-o", "c.csv"), "unique"),
-        (("reviewed.csv", "--confidence", "1", "-o", "c.csv"), "'confidence'"),
         (("notes.txt", "-o", "c.csv"), "--class-key"),
         (("notes.pdf", "-o", "c.csv"), "extension"),
     ],

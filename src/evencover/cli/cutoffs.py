@@ -24,7 +24,6 @@ def run(
     *,
     output: Annotated[Output, Parameter(help="Cutoffs, sample or predictions to write.")],
     accuracy: Annotated[float, Parameter(help="Target precision of what is kept.")] = 0.9,
-    confidence: Annotated[float, Parameter(help="Probability that a guarantee holds.")] = 0.9,
     detections: Annotated[File, Parameter(help="All predictions, for their precision.")] = None,
     apply: Annotated[File, Parameter(help="Predictions of which to keep the sure ones.")] = None,
     plan: Annotated[File, Parameter(help="Predictions of which to review a sample.")] = None,
@@ -59,8 +58,7 @@ def run(
         print(f"{output}: {len(rows)} predictions of {n_drawn} of {n_classes} classes to review")
         return
     reviews = read_detections(str(reviewed), class_key, score_key, right_key)
-    found = fit_cutoffs(*reviews[:3], accuracy=accuracy, confidence=confidence)
-    text = ""
+    found, text = fit_cutoffs(*reviews[:3], accuracy=accuracy), ""
     if others := apply or detections:
         rest = read_detections(others, class_key, score_key)
         index, kept = found.index_of(rest.classes), found.is_accepted(*rest[:2])

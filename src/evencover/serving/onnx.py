@@ -31,14 +31,14 @@ from evencover.predictors.rule import SetRule
 from evencover.rounding import SUM_TOLERANCE
 
 # Only operations that IEEE arithmetic fixes to the last bit.
-NUMBERS = "add Add, subtract Sub, multiply Mul, divide Div, maximum Max, minimum Min, "
-NUMBERS += "negative Neg, absolute Abs, sqrt Sqrt, rint Round"
+ARITHMETIC = "add Add, subtract Sub, multiply Mul, divide Div, maximum Max, minimum Min, "
+ARITHMETIC += "negative Neg, absolute Abs, sqrt Sqrt, rint Round"
 TRUTHS = "less Less, less_equal LessOrEqual, greater Greater, greater_equal GreaterOrEqual, "
 TRUTHS += "equal Equal, logical_and And, bitwise_and And, logical_or Or, bitwise_or Or, "
 TRUTHS += "logical_not Not, invert Not"
 OPERATIONS = {
     getattr(np, name): (operation, kind)
-    for kind, pairs in (("", NUMBERS), ("bool", TRUTHS))
+    for kind, pairs in (("", ARITHMETIC), ("bool", TRUTHS))
     for name, operation in map(str.split, pairs.split(", "))
 }
 IN_FLOAT64 = {"Div", "Sqrt", "Round"}
