@@ -47,6 +47,7 @@ test: lint  ## style, types and tests, in a few minutes
 DEEP ?= src tests
 WITHOUT_BLOCKS := $(patsubst %,--ignore tests/%,attacks browser docs kernels statistical test_examples.py test_layers.py test_sizes.py)
 test-deep: lint  ## all tests, with more examples and repetitions, then with tiny blocks
+	test -d /usr/include/simde || apt-get install -y -qq --no-install-recommends libsimde-dev || true  # to emulate AVX-512
 	$(PIP) torch==2.13.0 transformers accelerate cleanlab covmetrics mapie wordllama xgboost lightgbm
 	$(PIP) --editable '.[export,mlflow,postgresql,serve]' httpx onnxruntime 'tritonclient[http]'
 	EVENCOVER_TESTS=deep $(PYTEST) -m 'deep or not deep' $(DEEP)
