@@ -316,7 +316,8 @@ def test_sets_that_are_stored_in_pieces_judge_as_whole_ones(predictor, data, loc
     assert monitor.state.record(served) == 0  # and nothing more is stored
     with monitor.state.reading() as run:
         sizes = [row.n_rows for row in run("SELECT n_rows FROM batches ORDER BY batch")]
-    assert sizes == [*[7] * 7, 1, *[6] * 8, 2]
+    assert max(sizes) == 7  # how many of the first rows have a block in common depends on its size
+    assert (sum(sizes), sizes[-9:]) == (100, [*[6] * 8, 2])
     monitor.label(ids(400, 500), data.labels[part], period="p")
     assert_same_evidence(monitor.snapshot(), whole.snapshot())
 
