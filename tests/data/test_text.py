@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import LABELS, NAMES, ROWS, N, assert_holds, assert_refused
 
-from evencover import EvencoverWarning, InputError
+from evencover import EvencoverWarning, InputError, StandardPredictor
 from evencover.data import as_source
 from evencover.data.labels import separate_labels
 from evencover.ids import id_keys
@@ -149,3 +149,13 @@ def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path):
     path.write_text("\n".join(lines) + "\n")
     with pytest.warns(EvencoverWarning, match="note"):
         assert as_source(path).n_rows == 30
+
+
+def test_the_first_line_of_a_text_file_of_labels_is_never_a_header(tmp_path):
+    """With a line too many, no label may be dropped: each would belong to the next row."""
+    (tmp_path / "labels.txt").write_text("fox\ncat\ndog\ncat\n")
+    rows = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
+    with pytest.raises(InputError, match="4 labels for 3 rows"):
+        StandardPredictor(alpha=0.4).fit(
+            rows, tmp_path / "labels.txt", class_names=["cat", "dog", "fox"]
+        )

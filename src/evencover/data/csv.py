@@ -24,7 +24,7 @@ from evencover.sizes import at_once
 
 N_SAMPLED = 200  # rows that determine the kind of a column; integers are checked to the end
 CSV_BYTES = at_once(1 << 24, 400)  # parsed at once
-DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
 ONLY_COLUMN = ""  # name of the column in a text file with one column that has none
 _INTEGER_CELL = re.compile(r"\s*-?[0-9]{1,18}\s*")
 _NUMBER_CELL = re.compile(
@@ -137,7 +137,9 @@ def csv_header(location: Location, keys: Keys | None) -> tuple[list[str], bool]:
     """
     with location.open("rb") as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-        reader = csv.reader(text, delimiter=DELIMITERS[location.suffix.lower()], strict=True)
+        reader = csv.reader(
+            text, delimiter=DELIMITERS.get(location.suffix.lower(), "\t"), strict=True
+        )
         first, second = next(filter(None, reader), []), next(filter(None, reader), [])
     if not first:
         raise InputError(f"'{location}' must have at least one line. Got none.")
@@ -213,7 +215,7 @@ def csv_batches(
 
     numbered = list(map(str, range(len(names))))  # names may recur
     wanted = numbered if include is None else list(map(str, include)) or numbered[:1]
-    delimiter = DELIMITERS[location.suffix.lower()]
+    delimiter = DELIMITERS.get(location.suffix.lower(), "\t")
     with location.open("rb") as file:
         longest = max(map(len, [file.readline(), file.readline(), file.readline()]))
         file.seek(0)
